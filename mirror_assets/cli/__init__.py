@@ -1,0 +1,1 @@
+"""The command line: typer for the words, rich for the tables."""

@@ -1,0 +1,63 @@
+"""DuckDB's delta extension (delta-kernel-rs) as an independent reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import duckdb
+import duckdb_extension_delta
+
+from mirror_assets.conformance.readers import Refused, Seen, digest_of
+from mirror_assets.delta.locations import Location
+from mirror_assets.storage.options import StoreOptions
+
+_BATCH_ROWS = 65_536
+
+
+class DuckdbReader:
+    """See Reader."""
+
+    name = "duckdb"
+
+    def read(self, place: Location, version: int, options: StoreOptions) -> Seen | Refused:
+        """See Reader."""
+        where = place.path if place.scheme == "file" else place.uri
+        with duckdb.connect() as connection:
+            connection.execute(f"LOAD {_quoted(str(_extension()))}")
+            connection.execute("SET TimeZone = 'UTC'")
+            if place.scheme == "s3":
+                connection.execute(_secret(options))
+            scan = f"({_quoted(where)}, version => {version})"
+            (files,) = connection.sql(f"SELECT count(*) FROM delta_list_files{scan}").fetchall()[0]  # noqa: S608 - quoted
+            result = connection.sql(f"SELECT * FROM delta_scan{scan}")  # noqa: S608 - quoted
+            rows, digest = digest_of(result.to_arrow_reader(_BATCH_ROWS))
+        return Seen(rows=rows, digest=digest, files=files)
+
+    def close(self) -> None:
+        """See Reader: nothing is held."""
+
+
+def _extension() -> Path:
+    folder = Path(duckdb_extension_delta.__file__).parent
+    return next(folder.rglob("delta.duckdb_extension"))
+
+
+def _secret(options: StoreOptions) -> str:
+    told = {name: secret.reveal() for name, secret in options.credentials}
+    settings = {
+        "KEY_ID": told.get("access_key_id"),
+        "SECRET": told.get("secret_access_key"),
+        "SESSION_TOKEN": told.get("session_token"),
+        "REGION": options.region,
+        "URL_STYLE": "path" if options.path_style else "vhost",
+    }
+    if options.endpoint is not None:
+        parts = urlsplit(options.endpoint)
+        settings |= {"ENDPOINT": parts.netloc, "USE_SSL": str(parts.scheme == "https").lower()}
+    listed = ", ".join(f"{name} {_quoted(value)}" for name, value in settings.items() if value)
+    return f"CREATE SECRET (TYPE s3, {listed})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

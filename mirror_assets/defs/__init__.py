@@ -1,0 +1,1 @@
+"""The Dagster edge: a resource in, one domain call, a result out."""

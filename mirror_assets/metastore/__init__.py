@@ -1,0 +1,1 @@
+"""The SQL metastore: the authority on every registered table."""

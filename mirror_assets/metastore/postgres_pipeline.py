@@ -1,0 +1,172 @@
+"""Prepared statements in one round trip to PostgreSQL: libpq's pipeline, without cursors.
+
+A cursor waits for BEGIN, for every statement and for COMMIT, and spends more on each than the
+server does. Here they are sent together and their answers read together: a commit of one file
+waits for the server twice. Values travel as text, whose types the statement itself tells.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any, Final
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from mirror_assets.metastore.dialect import Prepared, Row, Step
+
+_IDLE: Final = TransactionStatus.IDLE
+_ANSWERS: Final = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
+_ABORTED: Final = ExecStatus.PIPELINE_ABORTED
+
+
+class Session:
+    """What one connection has prepared."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._transformer = Transformer(connection)
+        self._names: dict[Prepared, bytes] = {}
+        self._stale: dict[Prepared, bytes] = {}
+        self._numbers = count(1)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone."""
+        return self._connection.closed
+
+    def forget(self) -> None:
+        """After a rollback psycopg deallocates what is prepared, ours too: prepare it anew."""
+        self._stale |= self._names
+        self._names = {}
+
+    def run(self, steps: Sequence[Step], *, commit: bool = False) -> list[list[Row]]:
+        """Execute the statements in their order, in a transaction; the rows of each.
+
+        With `commit` the transaction ends, unless one of them failed. Raises the driver's error of
+        the first that did, and its OperationalError if the connection was lost.
+        """
+        if self._connection.closed:
+            raise psycopg.OperationalError("the connection is closed")
+        pgconn = self._connection.pgconn
+        texts = [[_TEXTS[type(value)](value) for value in values] for _, values in steps]
+        try:
+            pgconn.enter_pipeline_mode()
+            wanted = self._send(pgconn, steps, texts, commit=commit)
+            pgconn.pipeline_sync()
+            answers = _answers(pgconn, len(wanted))
+            pgconn.exit_pipeline_mode()
+        except BaseException:  # nobody knows what the server is about to say: hang up
+            self._connection.close()
+            raise
+        _raise_first(answers)
+        return [
+            self._rows(answer) if statement.returns_rows else []
+            for statement, answer in zip(wanted, answers, strict=True)
+            if statement is not None
+        ]
+
+    def _send(
+        self,
+        pgconn: PGconn,
+        steps: Sequence[Step],
+        texts: Sequence[Sequence[bytes | None]],
+        *,
+        commit: bool,
+    ) -> list[Prepared | None]:
+        """Queue everything; for each answer to come, the statement that it belongs to."""
+        wanted: list[Prepared | None] = []
+        if pgconn.transaction_status == _IDLE:
+            pgconn.send_query_params(b"BEGIN", None)
+            wanted.append(None)
+        for (statement, _), values in zip(steps, texts, strict=True):
+            wanted += self._prepare(pgconn, statement)
+            pgconn.send_query_prepared(self._names[statement], values)
+            wanted.append(statement)
+        if commit:
+            pgconn.send_query_params(b"COMMIT", None)
+            wanted.append(None)
+        return wanted
+
+    def _prepare(self, pgconn: PGconn, statement: Prepared) -> list[None]:
+        """Queue what makes the statement known; one None for each answer to it."""
+        if statement in self._names:
+            return []
+        answers: list[None] = [None]
+        name = self._stale.pop(statement, None)
+        if name is None:
+            name = b"mirror_assets_%d" % next(self._numbers)
+        else:  # closing what is not there is no error
+            pgconn.send_close_prepared(name)
+            answers.append(None)
+        pgconn.send_prepare(name, statement.sql.encode())
+        self._names[statement] = name
+        return answers
+
+    def _rows(self, answer: PGresult) -> list[Row]:
+        self._transformer.set_pgresult(answer)
+        return self._transformer.load_rows(0, answer.ntuples, tuple)
+
+
+def _answers(pgconn: PGconn, number: int) -> list[PGresult]:
+    """Read so many answers, and the one that ends the pipeline."""
+    answers = [answer for _ in range(number + 1) for answer in _next(pgconn)]
+    if pgconn.status != ConnStatus.OK:  # what it said last tells why, if it said anything
+        _raise_first(answers)
+        raise psycopg.OperationalError(pgconn.get_error_message())
+    return answers[:number]
+
+
+def _next(pgconn: PGconn) -> Iterator[PGresult]:
+    """The results of one command, which are one; waits without holding Python up."""
+    while True:
+        _wait(pgconn)
+        result = pgconn.get_result()
+        if result is None:
+            return
+        yield result
+        if result.status == ExecStatus.PIPELINE_SYNC:
+            return
+
+
+def _wait(pgconn: PGconn) -> None:
+    """Until a result is there; what is not sent yet is sent meanwhile."""
+    if not pgconn.is_busy():
+        return
+    poll = select.poll()
+    unsent = pgconn.flush()
+    poll.register(pgconn.socket, select.POLLIN | (select.POLLOUT if unsent else 0))
+    while pgconn.is_busy():
+        poll.poll()
+        pgconn.consume_input()
+        if unsent and not (unsent := pgconn.flush()):
+            poll.modify(pgconn.socket, select.POLLIN)
+
+
+def _raise_first(answers: Sequence[PGresult]) -> None:
+    for answer in answers:
+        if answer.status not in _ANSWERS:
+            if answer.status == _ABORTED:
+                raise psycopg.errors.PipelineAborted("an earlier statement failed")
+            raise error_from_result(answer)
+
+
+def _encoded(text: str) -> bytes:
+    data = text.encode()
+    if b"\0" in data:  # libpq would cut the value off there
+        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return data
+
+
+#: how a kind of value looks as text
+_TEXTS: Final[dict[type[Any], Callable[[Any], bytes | None]]] = {
+    type(None): lambda _: None,
+    bool: lambda value: b"t" if value else b"f",
+    int: lambda value: b"%d" % value,
+    str: _encoded,
+}

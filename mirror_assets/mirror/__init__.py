@@ -1,0 +1,1 @@
+"""The mirror: publishes what SQL has ratified."""

@@ -1,0 +1,1 @@
+"""Spark through PySpark: DataFrames become data files and commits; bulk work on many tables."""

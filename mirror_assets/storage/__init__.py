@@ -1,0 +1,1 @@
+"""Object stores and local files: the only code that knows obstore."""

@@ -1,0 +1,80 @@
+"""Reports: JUnit XML and the page."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from xml.etree.ElementTree import fromstring
+
+from mirror_assets.conformance.html import html_page
+from mirror_assets.conformance.junit import junit_xml
+from mirror_assets.conformance.report import Growth, ReaderVerdict, Report
+from mirror_assets.conformance.rulebook import Profile
+from mirror_assets.conformance.validator import verify_log
+from mirror_assets_tests.conformance.damage import DAMAGES
+from mirror_assets_tests.conformance.healthy import healthy
+from mirror_assets_tests.conformance.shapes import SHAPES
+
+
+def damaged(*kinds: str) -> Report:
+    log = healthy(SHAPES[2])
+    for kind in kinds:
+        DAMAGES[kind][1](log)
+    return verify_log(log, profile=Profile.STRICT, table="sales.<orders>")
+
+
+class Page(HTMLParser):
+    """Collects the text, and what the page would load."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.text, self.loads = "", []
+        self.feed(source)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del tag
+        self.loads += [value for name, value in attrs if name in ("src", "href")]
+
+
+def test_junit_has_a_case_per_rule_and_a_failure_per_broken_one() -> None:
+    report = damaged("a_commit_begins_with_a_byte_order_mark", "a_strange_file_lies_in_the_log")
+    root = fromstring(junit_xml(report))
+    cases = {case.get("name"): case for case in root.iter("testcase")}
+    assert cases.keys() == set(report.rules)
+    failed = {name for name, case in cases.items() if case.find("failure") is not None}
+    assert failed == {"DL-CMT-01"}
+    assert "README.txt" in cases["DL-FILE-15"].findtext("system-out", "")
+    assert sum(int(suite.get("failures", "0")) for suite in root) == 1
+
+
+def test_junit_survives_control_characters_in_names() -> None:
+    log = healthy(SHAPES[0])
+    log.files["a\x00\x1b.txt"] = b""
+    fromstring(junit_xml(verify_log(log)))
+
+
+def test_the_page_shows_everything_escaped_and_loads_nothing() -> None:
+    report = damaged("a_checkpoint_lacks_a_file", "the_pointer_counts_wrong")
+    verdict = ReaderVerdict(reader="duckdb", version=6, outcome="agrees", detail="50 rows")
+    source = html_page(report.with_readers((verdict,)), made_at="2026-01-31 10:00 UTC")
+    page = Page(source)
+    assert page.loads == []
+    assert "url(" not in source
+    assert "sales.<orders>" in page.text
+    for word in ("DL-CP-01", "DL-LCP-03", "duckdb", "50 rows", "Protocol: Checkpoints"):
+        assert word in page.text
+    assert len(re.findall("<polyline", source)) == 2
+
+
+def test_the_page_of_a_sound_log_says_so() -> None:
+    source = html_page(damaged(), made_at="now")
+    assert "None." in Page(source).text
+
+
+def test_a_long_history_makes_a_small_chart() -> None:
+    growth = tuple(Growth(version, version, version * 10, None) for version in range(2000))
+    report = Report(location="file:///t", profile=Profile.FOREIGN, growth=growth)
+    assert len(html_page(report, made_at="now")) < 200_000
