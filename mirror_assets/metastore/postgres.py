@@ -26,7 +26,6 @@ from sqlalchemy import (
     cast,
     column,
     create_engine,
-    event,
     func,
     literal,
     select,
@@ -81,7 +80,6 @@ class PostgresDialect(Dialect):
             connect_args={k: v for k, v in CONNECT_ARGS.items() if k not in url.query},
         )
         watch(engine)
-        event.listen(engine, "rollback", _forget_prepared)
         return engine
 
     def compiler(self, engine: Engine) -> SqlDialect:
@@ -242,8 +240,3 @@ class PostgresDialect(Dialect):
             case psycopg.OperationalError() | psycopg.errors.IdleInTransactionSessionTimeout():
                 return DatabaseUnavailableError(first_line(error))
         return None
-
-
-def _forget_prepared(connection: Connection) -> None:
-    if not connection.invalidated and _SESSION in connection.info:
-        connection.info[_SESSION].forget()

@@ -32,18 +32,12 @@ class Session:
         self._connection = connection
         self._transformer = Transformer(connection)
         self._names: dict[Prepared, bytes] = {}
-        self._stale: dict[Prepared, bytes] = {}
         self._numbers = count(1)
 
     @property
     def is_closed(self) -> bool:
         """Whether the connection is gone."""
         return self._connection.closed
-
-    def forget(self) -> None:
-        """After a rollback psycopg deallocates what is prepared, ours too: prepare it anew."""
-        self._stale |= self._names
-        self._names = {}
 
     def run(self, steps: Sequence[Step], *, commit: bool = False) -> list[list[Row]]:
         """Execute the statements in their order, in a transaction; the rows of each.
@@ -53,7 +47,7 @@ class Session:
         """
         if self._connection.closed:
             raise psycopg.OperationalError("the connection is closed")
-        pgconn = self._connection.pgconn
+        pgconn, known = self._connection.pgconn, len(self._names)
         texts = [[_TEXTS[type(value)](value) for value in values] for _, values in steps]
         try:
             pgconn.enter_pipeline_mode()
@@ -64,7 +58,11 @@ class Session:
         except BaseException:  # nobody knows what the server is about to say: hang up
             self._connection.close()
             raise
-        _raise_first(answers)
+        try:
+            _raise_first(answers)
+        except psycopg.Error:
+            self._forget_after(known)
+            raise
         return [
             self._rows(answer) if statement.returns_rows else []
             for statement, answer in zip(wanted, answers, strict=True)
@@ -85,7 +83,9 @@ class Session:
             pgconn.send_query_params(b"BEGIN", None)
             wanted.append(None)
         for (statement, _), values in zip(steps, texts, strict=True):
-            wanted += self._prepare(pgconn, statement)
+            if statement not in self._names:
+                self._prepare(pgconn, statement)
+                wanted.append(None)
             pgconn.send_query_prepared(self._names[statement], values)
             wanted.append(statement)
         if commit:
@@ -93,20 +93,15 @@ class Session:
             wanted.append(None)
         return wanted
 
-    def _prepare(self, pgconn: PGconn, statement: Prepared) -> list[None]:
-        """Queue what makes the statement known; one None for each answer to it."""
-        if statement in self._names:
-            return []
-        answers: list[None] = [None]
-        name = self._stale.pop(statement, None)
-        if name is None:
-            name = b"mirror_assets_%d" % next(self._numbers)
-        else:  # closing what is not there is no error
-            pgconn.send_close_prepared(name)
-            answers.append(None)
+    def _prepare(self, pgconn: PGconn, statement: Prepared) -> None:
+        name = b"mirror_assets_%d" % next(self._numbers)
         pgconn.send_prepare(name, statement.sql.encode())
         self._names[statement] = name
-        return answers
+
+    def _forget_after(self, known: int) -> None:
+        """What was to be prepared behind the statement that failed does not exist."""
+        while len(self._names) > known:
+            self._names.popitem()
 
     def _rows(self, answer: PGresult) -> list[Row]:
         self._transformer.set_pgresult(answer)
@@ -169,4 +164,5 @@ _TEXTS: Final[dict[type[Any], Callable[[Any], bytes | None]]] = {
     bool: lambda value: b"t" if value else b"f",
     int: lambda value: b"%d" % value,
     str: _encoded,
+    bytes: lambda value: b"\\x" + value.hex().encode(),
 }

@@ -41,7 +41,7 @@ def watch(engine: Engine) -> None:
 
     @event.listens_for(engine, "connect")
     def limit(connection: psycopg.Connection[Any], _record: object) -> None:
-        connection.prepare_threshold = 2
+        connection.prepare_threshold = None  # or it deallocates what the pipeline prepared
         connection.autocommit = True
         connection.execute(_LIMITS)
         connection.autocommit = False

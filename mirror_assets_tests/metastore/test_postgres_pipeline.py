@@ -26,12 +26,12 @@ def metastore(postgres_url):
         yield metastore
 
 
-def test_a_connection_that_was_rolled_back_prepares_its_statements_anew(metastore):
-    """After a rollback psycopg deallocates what it knows, and with it what we prepared."""
+def test_a_rollback_does_not_lose_what_a_connection_has_prepared(metastore):
+    """By itself psycopg deallocates everything after one, what the pipeline prepared too."""
     table, writer, reader = a_table(metastore), SqlTxnLogWriter(metastore), LogReader(metastore)
     everything = ReadSet(whole_table=True)
     for number in range(6):
-        for _ in range(3):  # until psycopg prepares these itself
+        for _ in range(3):  # as often as psycopg would prepare these itself
             reader.table(table)
         lost = writer.commit(table, [add(f"lost{number}")], read_version=0, reads=everything)
         assert isinstance(lost, Conflict if number else Committed)
@@ -88,6 +88,18 @@ def test_a_failed_statement_ends_the_transaction_and_not_the_connection(metastor
         metastore.dialect.run(connection, [good.with_({"table_id_1": 1}), (bad, nothing)])
     with metastore.read() as connection:
         assert good.run(connection, {}) == [(table,)]
+
+
+def test_what_was_to_be_prepared_behind_a_failed_statement_is_prepared_later(metastore):
+    table = a_table(metastore)
+    query = select(dl_tables.c.name).where(dl_tables.c.table_id == 1)
+    behind = Prepared(query, metastore.dialect, metastore.engine)
+    bad = Prepared(dl_tables.insert(), metastore.dialect, metastore.engine)
+    nothing = [None] * len(dl_tables.columns)
+    with pytest.raises(psycopg.errors.NotNullViolation), metastore.write() as connection:
+        metastore.dialect.run(connection, [(bad, nothing), behind.with_({"table_id_1": 1})])
+    with metastore.read() as connection:
+        assert behind.run(connection, {}) == [(table,)]
 
 
 def test_a_text_with_a_nul_is_refused_and_not_cut_off(metastore):
