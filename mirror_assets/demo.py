@@ -7,9 +7,12 @@ part out, in which Spark writes a table: it starts a JVM, and fetches Delta's ja
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -184,7 +187,8 @@ def _write_with_spark(metastore: Metastore) -> None:
     _step(f"Spark writes {EVENTS}: data files, their statistics, then one commit in SQL each")
     access = Access.to(f"sqlite:///{HOME / 'mirror.db'}", allowed_roots=(str(LAKE.resolve()),))
     place = LAKE.resolve() / EVENTS.replace(".", "/")
-    spark = open_session(SparkOptions(master="local[2]", delta=True))
+    with _errors_into(HOME / "spark.log"):  # Spark keeps it, and has much to say
+        spark = open_session(SparkOptions(master="local[2]", delta=True))
     try:
         rows = spark.range(10_000).selectExpr(
             "id", "cast(id % 4 as string) as kind", "cast(id * 0.25 as decimal(12,2)) as amount"
@@ -211,6 +215,19 @@ def _write_with_spark(metastore: Metastore) -> None:
     console.print(table)
 
 
+@contextmanager
+def _errors_into(file: Path) -> Iterator[None]:
+    """What is started meanwhile writes there what it would write to standard error."""
+    before = os.dup(sys.stderr.fileno())
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), sys.stderr.fileno())
+    try:
+        yield
+    finally:
+        os.dup2(before, sys.stderr.fileno())
+        os.close(before)
+
+
 def _count_by_deltalake(place: Path) -> int:
     table = QueryBuilder().register("t", DeltaTable(str(place)))
     found = pa.table(table.execute("select count(*) as n from t").read_all())
@@ -231,7 +248,7 @@ def _closing_words() -> None:
         f"  Commits are ratified in SQL ({HOME / 'mirror.db'}): atomic, gapless,\n"
         f"  the bytes of every commit file frozen; and published in {LAKE}.\n"
         "  Go on by hand, in .demo: mirror-assets mirror --follow publishes what you\n"
-        "  commit; mirror-assets status says how far it is.\n"
+        "  commit; mirror-assets status says how far it is. What Spark said is in spark.log.\n"
     )
 
 

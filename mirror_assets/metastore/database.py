@@ -80,7 +80,7 @@ class Metastore:
             transaction = connection.begin()
             self._check_revision(connection)
             yield connection
-            #: after a rollback psycopg would prepare every statement anew; what was read is read
+            #: what was read is read, whatever becomes of the COMMIT
             with suppress(*self.dialect.errors):
                 transaction.commit()
 
