@@ -248,7 +248,8 @@ def _closing_words() -> None:
         f"  Commits are ratified in SQL ({HOME / 'mirror.db'}): atomic, gapless,\n"
         f"  the bytes of every commit file frozen; and published in {LAKE}.\n"
         "  Go on by hand, in .demo: mirror-assets mirror --follow publishes what you\n"
-        "  commit; mirror-assets status says how far it is. What Spark said is in spark.log.\n"
+        "  commit; mirror-assets status says how far it is.\n"
+        f"  What Spark said is in {HOME / 'spark.log'}.\n"
     )
 
 

@@ -78,28 +78,18 @@ def test_a_table_that_was_dropped_and_made_anew_is_not_taken_for_the_old_one(met
     assert sorted(paths(reader.live_files(first))) == ["a", "b"]
 
 
-def test_a_failed_statement_ends_the_transaction_and_not_the_connection(metastore):
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_failed_statement_ends_the_transaction_and_not_the_connection(metastore, is_first):
+    """What was to be prepared behind it is prepared later."""
     table = a_table(metastore)
     query = select(dl_tables.c.name).where(dl_tables.c.table_id == 1)
     good = Prepared(query, metastore.dialect, metastore.engine)
     bad = Prepared(dl_tables.insert(), metastore.dialect, metastore.engine)
-    nothing = [None] * len(dl_tables.columns)
+    steps = [good.with_({"table_id_1": 1}), (bad, [None] * len(dl_tables.columns))]
     with pytest.raises(psycopg.errors.NotNullViolation), metastore.write() as connection:
-        metastore.dialect.run(connection, [good.with_({"table_id_1": 1}), (bad, nothing)])
+        metastore.dialect.run(connection, steps[::-1] if is_first else steps)
     with metastore.read() as connection:
         assert good.run(connection, {}) == [(table,)]
-
-
-def test_what_was_to_be_prepared_behind_a_failed_statement_is_prepared_later(metastore):
-    table = a_table(metastore)
-    query = select(dl_tables.c.name).where(dl_tables.c.table_id == 1)
-    behind = Prepared(query, metastore.dialect, metastore.engine)
-    bad = Prepared(dl_tables.insert(), metastore.dialect, metastore.engine)
-    nothing = [None] * len(dl_tables.columns)
-    with pytest.raises(psycopg.errors.NotNullViolation), metastore.write() as connection:
-        metastore.dialect.run(connection, [(bad, nothing), behind.with_({"table_id_1": 1})])
-    with metastore.read() as connection:
-        assert behind.run(connection, {}) == [(table,)]
 
 
 def test_a_text_with_a_nul_is_refused_and_not_cut_off(metastore):
