@@ -13,12 +13,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 import duckdb
 import duckdb_extension_delta
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 from rich.console import Console
 from rich.table import Table
@@ -83,46 +85,47 @@ def main() -> None:
 def _create(metastore: Metastore) -> None:
     _step("Two tables are registered in SQL; each gets its version 0")
     for name in (ORDERS, REFUNDS):
-        location = str((LAKE / name.replace(".", "/")).resolve())
-        created = create_table(metastore, name, location, SCHEMA, partition_columns=["day"])
+        created = create_table(
+            metastore, name, str(_place(name)), SCHEMA, partition_columns=["day"]
+        )
         console.print(f"  {name} version {created.version}")
 
 
 def _append(writer: SqlTxnLogWriter) -> None:
     _step("Blind appends take the next version, whoever comes first")
     for number in (1, 2, 3):
-        _tell(writer.commit(ORDERS, [_add(number)]))
+        _tell(writer.commit(ORDERS, [_add(ORDERS, number)]))
 
 
 def _replace(writer: SqlTxnLogWriter) -> None:
     _step("A rewrite removes a file and adds another in one commit")
     info = CommitInfo({"operation": "UPDATE", "operationParameters": {"predicate": "id = 7"}})
-    _tell(writer.commit(ORDERS, [info, _remove(1), _add(4)], read_version=3))
+    _tell(writer.commit(ORDERS, [info, _remove(1), _add(ORDERS, 4)], read_version=3))
 
 
 def _retry(writer: SqlTxnLogWriter) -> None:
     _step("A job in doubt commits the same txn again: it counts once")
     txn = Txn(app_id="nightly-load", version=1)
-    _tell(writer.commit(ORDERS, [txn, _add(5)]))
-    _tell(writer.commit(ORDERS, [txn, _add(5)]))
+    _tell(writer.commit(ORDERS, [txn, _add(ORDERS, 5)]))
+    _tell(writer.commit(ORDERS, [txn, _add(ORDERS, 5)]))
 
 
 def _conflict(writer: SqlTxnLogWriter) -> None:
     _step("Two jobs remove the same file: the second loses, and is told why")
-    _tell(writer.commit(ORDERS, [_remove(2), _add(6)], read_version=5))
-    _tell(writer.commit(ORDERS, [_remove(2), _add(7)], read_version=5))
+    _tell(writer.commit(ORDERS, [_remove(2), _add(ORDERS, 6)], read_version=5))
+    _tell(writer.commit(ORDERS, [_remove(2), _add(ORDERS, 7)], read_version=5))
 
 
 def _several_tables(writer: SqlTxnLogWriter) -> None:
     _step("A transaction over two tables: both or none")
     with writer.transaction() as transaction:
-        transaction.commit(ORDERS, [_add(8)])
-        transaction.commit(REFUNDS, [_add(1)])
+        transaction.commit(ORDERS, [_add(ORDERS, 8)])
+        transaction.commit(REFUNDS, [_add(REFUNDS, 1)])
     for outcome in transaction.outcomes:
         _tell(outcome)
     try:
         with writer.transaction() as transaction:
-            transaction.commit(REFUNDS, [_add(2)])
+            transaction.commit(REFUNDS, [_add(REFUNDS, 2)])
             transaction.commit(ORDERS, [_remove(2)], read_version=5)
     except CommitConflictError as lost:
         console.print(Text(f"  neither: {lost.message}", style="yellow"))
@@ -168,25 +171,24 @@ def _mirror(metastore: Metastore) -> None:
 
 def _read_back(reader: LogReader) -> None:
     _step(f"deltalake, which knows nothing of us, opens {LAKE / ORDERS.replace('.', '/')}")
-    found = DeltaTable(str(LAKE / ORDERS.replace(".", "/")))
+    found = DeltaTable(str(_place(ORDERS)))
     head = found.version()
-    table = Table("version", "files by SQL", "files by deltalake", "bytes", "same files")
+    table = Table("version", "files by SQL", "files by deltalake", "bytes", "rows", "same files")
     for version in range(head + 1):
         found.load_as_version(version)
         listed = pa.table(found.get_add_actions())
         expected = {file.path: file.size for file in reader.live_files(ORDERS, version)}
         seen = dict(zip(listed["path"].to_pylist(), listed["size_bytes"].to_pylist(), strict=True))
         same = "yes" if seen == expected else "NO"
-        table.add_row(
-            str(version), str(len(expected)), str(len(seen)), str(sum(seen.values())), same
-        )
+        facts = (version, len(expected), len(seen), sum(seen.values()), _count_by_deltalake(found))
+        table.add_row(*map(str, facts), same)
     console.print(table)
 
 
 def _write_with_spark(metastore: Metastore) -> None:
     _step(f"Spark writes {EVENTS}: data files, their statistics, then one commit in SQL each")
     access = Access.to(f"sqlite:///{HOME / 'mirror.db'}", allowed_roots=(str(LAKE.resolve()),))
-    place = LAKE.resolve() / EVENTS.replace(".", "/")
+    place = _place(EVENTS)
     with _errors_into(HOME / "spark.log"):  # Spark keeps it, and has much to say
         spark = open_session(SparkOptions(master="local[2]", delta=True))
     try:
@@ -203,7 +205,7 @@ def _write_with_spark(metastore: Metastore) -> None:
         Mirror(metastore, allowed_roots=[str(LAKE.resolve())]).settle([EVENTS], patience_s=10)
         _step(f"Three readers that know nothing of us, side by side, on {EVENTS}")
         counts = {
-            "deltalake": _count_by_deltalake(place),
+            "deltalake": _count_by_deltalake(DeltaTable(str(place))),
             "DuckDB": _count_by_duckdb(place),
             "Delta Spark": spark.read.format("delta").load(str(place)).count(),
         }
@@ -228,9 +230,9 @@ def _errors_into(file: Path) -> Iterator[None]:
         os.close(before)
 
 
-def _count_by_deltalake(place: Path) -> int:
-    table = QueryBuilder().register("t", DeltaTable(str(place)))
-    found = pa.table(table.execute("select count(*) as n from t").read_all())
+def _count_by_deltalake(table: DeltaTable) -> int:
+    query = QueryBuilder().register("t", table)
+    found = pa.table(query.execute("select count(*) as n from t").read_all())
     return int(found["n"][0].as_py())
 
 
@@ -253,27 +255,48 @@ def _closing_words() -> None:
     )
 
 
-def _add(number: int) -> AddFile:
+def _place(table: str) -> Path:
+    return LAKE.resolve() / table.replace(".", "/")
+
+
+def _add(table: str, number: int) -> AddFile:
+    """Write a data file, once, as a writer does before it commits; the action that names it."""
+    path, day = _file_of(number)
+    file = _place(table) / path
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        ids = range(number * 100, number * 100 + 10 * number)
+        amounts = [Decimal(n) / 4 for n in ids]
+        columns = {
+            "id": pa.array(ids, pa.int64()),
+            "amount": pa.array(amounts, pa.decimal128(10, 2)),
+        }
+        pq.write_table(pa.table(columns), file)
     return AddFile(
-        path=f"day=2026-01-{number:02d}/part-{number:05d}.parquet",
-        partition_values={"day": f"2026-01-{number:02d}"},
-        size=1_000 + number,
-        modification_time=int(time.time() * 1000),
+        path=path,
+        partition_values={"day": day},
+        size=file.stat().st_size,
+        modification_time=int(file.stat().st_mtime * 1000),
         data_change=True,
         stats=json.dumps({"numRecords": 10 * number}),
     )
 
 
 def _remove(number: int) -> Action:
-    added = _add(number)
+    path, day = _file_of(number)
     return RemoveFile(
-        path=added.path,
+        path=path,
         deletion_timestamp=int(time.time() * 1000),
         data_change=True,
         extended_file_metadata=True,
-        partition_values=added.partition_values,
-        size=added.size,
+        partition_values={"day": day},
+        size=(_place(ORDERS) / path).stat().st_size,
     )
+
+
+def _file_of(number: int) -> tuple[str, str]:
+    day = f"2026-01-{number:02d}"
+    return f"day={day}/part-{number:05d}.parquet", day
 
 
 def _tell(outcome: Outcome) -> None:
