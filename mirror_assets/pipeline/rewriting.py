@@ -237,11 +237,13 @@ def _bins(files: Sequence[AddFile], target_bytes: int) -> list[list[AddFile]]:
     bins: list[list[AddFile]] = []
     for small in by_partition.values():
         current: list[AddFile] = []
+        filled = 0
         for add in sorted(small, key=lambda each: (each.size, each.path)):
-            if current and sum(a.size for a in current) + add.size > target_bytes:
+            if current and filled + add.size > target_bytes:
                 bins.append(current)
-                current = []
+                current, filled = [], 0
             current.append(add)
+            filled += add.size
         bins.append(current)
     return [each for each in bins if len(each) > 1]
 
