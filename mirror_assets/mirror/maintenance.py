@@ -27,7 +27,7 @@ from mirror_assets.mirror.checkpoint_policy import CheckpointFacts, CheckpointPo
 from mirror_assets.mirror.checkpointer import publish_checkpoint, publish_version_checksum
 from mirror_assets.mirror.resilience import SLOWLY, strategy_for, wait_ms
 from mirror_assets.mirror.v2_checkpoint import PlaceParts
-from mirror_assets.storage.log_store import LogStore
+from mirror_assets.storage.log_store import ORPHANED_S, LogStore
 
 #: a dead builder holds others up for so long; a second build would be waste, not harm
 _LEASE_MS: Final = 30_000
@@ -152,6 +152,8 @@ class Checkpoints:
             place_parts=self._place_parts,
         )
         seconds = time.monotonic() - started
+        if removed := store.remove_orphans(ORPHANED_S):
+            logger.info("orphans_removed", table=name, files=len(removed))
         return BuiltCheckpoint(
             version=version,
             is_new=published.is_new,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import time_machine
 from deltalake import DeltaTable
 
 from mirror_assets.errors import StoreUnavailableError
@@ -86,6 +88,19 @@ def test_a_due_checkpoint_is_built_recorded_and_read(world: World) -> None:
     for version in range(11):
         assert DeltaTable(world.location(name), version=version).version() == version
     assert mirror.checkpoints.run_due() == {}
+
+
+def test_with_a_checkpoint_goes_what_a_crashed_writer_left_long_ago(world: World) -> None:
+    name = world.table("db.t", commits=10)
+    mirror = world.mirror()
+    mirror.engine.run_until_idle()
+    left = world_log(world, name) / f".{'0' * 32}.tmp"
+    left.write_bytes(b"{")
+    mirror.checkpoints.build(name, 9)
+    assert left.exists(), "another writer may be at it"
+    with time_machine.travel(datetime.now(UTC) + timedelta(hours=2)):
+        mirror.checkpoints.build(name)
+    assert not left.exists()
 
 
 def test_the_tables_own_interval_is_honoured(world: World) -> None:
