@@ -22,6 +22,10 @@ class CheckpointPolicy:
     json_bytes: int = 16 * 1024 * 1024
     bytes_per_file: int = 100
     age_ms: int = 24 * 3_600_000
+    #: what fetching and decoding the commits since may take a reader, as measured; never less
+    #: than the checkpoint itself takes it
+    reader_ms: float = 1_000
+    reader_ms_per_file: float = 0.01
     #: a build of t seconds is followed by a rest of at least this many times t
     rest: float = 10.0
 
@@ -50,10 +54,12 @@ class CheckpointFacts:
     lacks_beginning: bool = False
     #: until a build, a wait or a rest is over
     wait_ms: int
+    #: what one commit takes a reader, as measured
+    commit_ms: float = 0
 
 
 def due_by(facts: CheckpointFacts, policy: CheckpointPolicy) -> str | None:
-    """Why a checkpoint is due: `beginning`, `commits`, `bytes` or `age`; None while it is not."""
+    """Why a checkpoint is due; None while it is not."""
     if facts.lacks_beginning:
         reason = "beginning"
     elif facts.commits < 1:
@@ -64,6 +70,10 @@ def due_by(facts: CheckpointFacts, policy: CheckpointPolicy) -> str | None:
         reason = "bytes"
     elif facts.age_ms >= policy.age_ms:
         reason = "age"
+    elif facts.commits * facts.commit_ms >= max(
+        policy.reader_ms, facts.num_files * policy.reader_ms_per_file
+    ):
+        reason = "reader"
     else:
         reason = None
     return None if facts.wait_ms > 0 else reason

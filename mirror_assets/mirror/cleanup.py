@@ -36,7 +36,7 @@ from mirror_assets.metastore.heads import TableState
 from mirror_assets.metastore.log_facts import LogFacts, note, read_facts
 from mirror_assets.mirror.checkpoint_audit import audit, read_sidecars, require_same_state
 from mirror_assets.mirror.checkpoint_pointer import read_pointer
-from mirror_assets.storage.log_store import LogKey, LogStore
+from mirror_assets.storage.log_store import ORPHANED_S, LogKey, LogStore
 
 _RETENTION: Final = "delta.logRetentionDuration"
 _SWITCH: Final = "delta.enableExpiredLogCleanup"
@@ -126,13 +126,14 @@ def plan_of(metastore: Metastore, store: LogStore, name: str) -> CleanupPlan:
 
 
 def apply_cleanup(metastore: Metastore, store: LogStore, name: str, plan: CleanupPlan) -> None:
-    """Delete what the plan says, in its order."""
+    """Delete what the plan says, in its order; then what crashed writers left behind."""
     if plan.delete:
         facts = read_facts(metastore, name)
         detail = f"{len(plan.delete)} files before checkpoint {plan.keep_from}: {plan.reason}"
         note(metastore, facts, "cleanup", detail, plan.keep_from)
     for entry in plan.delete:
         store.delete(cast("LogKey", entry.path))
+    store.remove_orphans(ORPHANED_S)
 
 
 def _midnight(at_ms: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event, Thread
 from typing import Final
 
@@ -25,9 +26,10 @@ from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.mirror.breakers import Breakers
 from mirror_assets.mirror.checkpoint_policy import CheckpointFacts, CheckpointPolicy, due_by
 from mirror_assets.mirror.checkpointer import publish_checkpoint, publish_version_checksum
+from mirror_assets.mirror.reader_cost import ReaderCosts
 from mirror_assets.mirror.resilience import SLOWLY, strategy_for, wait_ms
 from mirror_assets.mirror.v2_checkpoint import PlaceParts
-from mirror_assets.storage.log_store import LogStore
+from mirror_assets.storage.log_store import ORPHANED_S, LogStore
 
 #: a dead builder holds others up for so long; a second build would be waste, not harm
 _LEASE_MS: Final = 30_000
@@ -55,6 +57,7 @@ class Checkpoints:
         self._open_store = open_store
         self._owner = owner
         self._policy = policy or CheckpointPolicy()
+        self._costs = ReaderCosts(open_store)
         #: by table, the mirrored version that was judged, and when it is judged anew anyway
         self._judged: dict[int, tuple[int, float]] = {}
 
@@ -135,7 +138,20 @@ class Checkpoints:
         )
         again_s = min(60.0, since.wait_ms / 1000) if since.wait_ms else 60.0
         self._judged[candidate.table_id] = (candidate.mirrored_version, time.monotonic() + again_s)
-        return due_by(facts, self._policy) is not None
+        return self._is_due_by(candidate, facts)
+
+    def _is_due_by(self, candidate: CheckpointCandidate, facts: CheckpointFacts) -> bool:
+        """By what SQL knows, and else by what is measured in the store."""
+        if due_by(facts, self._policy) is not None:
+            return True
+        if facts.wait_ms > 0 or facts.commits < 1 or not candidate.has_commit_file:
+            return False
+        commit_ms = self._costs.commit_ms(
+            candidate.location,
+            candidate.mirrored_version,
+            size=facts.json_bytes // facts.commits,
+        )
+        return due_by(replace(facts, commit_ms=commit_ms), self._policy) is not None
 
     def _publish(self, name: str, location: str, version: int, *, alone: bool) -> BuiltCheckpoint:
         started = time.monotonic()
@@ -152,6 +168,8 @@ class Checkpoints:
             place_parts=self._place_parts,
         )
         seconds = time.monotonic() - started
+        if removed := store.remove_orphans(ORPHANED_S):
+            logger.info("orphans_removed", table=name, files=len(removed))
         return BuiltCheckpoint(
             version=version,
             is_new=published.is_new,

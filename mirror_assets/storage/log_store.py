@@ -46,6 +46,9 @@ LogKey = (
     | CutName
 )
 
+#: what no writer has touched for so long, a crashed one left behind
+ORPHANED_S: Final = 3600.0
+
 #: names of sidecars come from foreign files too; ours need no more than this
 _PLAIN_SIDECAR: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}\.parquet")
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import time_machine
 from deltalake import DeltaTable
 
+from mirror_assets.delta.log_paths import CommitName
 from mirror_assets.errors import StoreUnavailableError
 from mirror_assets.metastore.breaker_store import BreakerRow, read_breakers, write_breaker
 from mirror_assets.metastore.checkpoint_queue import BuiltCheckpoint, CheckpointQueue
@@ -22,7 +26,9 @@ from mirror_assets_tests.builders import add, commit
 from mirror_assets_tests.mirror.mirroring import Flaky, World
 
 if TYPE_CHECKING:
+    from mirror_assets.delta.log_paths import LogPath
     from mirror_assets.metastore.database import Metastore
+    from mirror_assets.storage.log_store import LogStore
 
 POLICY = CheckpointPolicy()
 RESTLESS = CheckpointPolicy(rest=0)
@@ -30,7 +36,7 @@ DAY_MS = 24 * 3_600_000
 MIB = 1024 * 1024
 
 
-def facts(**changes: int | None) -> CheckpointFacts:
+def facts(**changes: float | None) -> CheckpointFacts:
     standard = {"commits": 1, "json_bytes": 0, "age_ms": 0, "num_files": 0, "wait_ms": 0}
     return CheckpointFacts(**{"interval": None, **standard, **changes})  # type: ignore[arg-type]
 
@@ -50,11 +56,16 @@ def facts(**changes: int | None) -> CheckpointFacts:
         (facts(json_bytes=16 * MIB), "bytes"),
         (facts(json_bytes=16 * MIB, num_files=1_000_000), None),
         (facts(json_bytes=100_000_000, num_files=1_000_000), "bytes"),
+        (facts(commits=5, commit_ms=199), None),
+        (facts(commits=5, commit_ms=200), "reader"),
+        (facts(commits=5, commit_ms=200, wait_ms=1), None),
+        (facts(commits=50, commit_ms=200, num_files=1_000_000), "reader"),
+        (facts(commits=49, commit_ms=200, num_files=1_000_000), None),
         (facts(age_ms=DAY_MS), "age"),
         (facts(age_ms=DAY_MS, wait_ms=5), None),
     ],
 )
-def test_a_checkpoint_is_due_by_commits_bytes_or_age_and_never_before_its_rest(
+def test_a_checkpoint_is_due_by_what_it_spares_a_reader_and_never_before_its_rest(
     given: CheckpointFacts, reason: str | None
 ) -> None:
     assert due_by(given, POLICY) == reason
@@ -86,6 +97,36 @@ def test_a_due_checkpoint_is_built_recorded_and_read(world: World) -> None:
     for version in range(11):
         assert DeltaTable(world.location(name), version=version).version() == version
     assert mirror.checkpoints.run_due() == {}
+
+
+def test_with_a_checkpoint_goes_what_a_crashed_writer_left_long_ago(world: World) -> None:
+    name = world.table("db.t", commits=10)
+    mirror = world.mirror()
+    mirror.engine.run_until_idle()
+    left = world_log(world, name) / f".{'0' * 32}.tmp"
+    left.write_bytes(b"{")
+    mirror.checkpoints.build(name, 9)
+    assert left.exists(), "another writer may be at it"
+    with time_machine.travel(datetime.now(UTC) + timedelta(hours=2)):
+        mirror.checkpoints.build(name)
+    assert not left.exists()
+
+
+def test_where_the_store_is_slow_a_checkpoint_is_due_sooner(world: World) -> None:
+    name = world.table("db.t", commits=3)
+    slow = Slow(world.store(name))
+    mirror = world.mirror(open_log=lambda _: slow)
+    mirror.engine.run_until_idle()
+    assert mirror.checkpoints.run_due() == {}
+    slow.seconds = 0.4
+    again = world.mirror(open_log=lambda _: slow)
+    assert set(again.checkpoints.run_due()) == {name}
+    for number in range(2):
+        commit(world.metastore, name, add(f"more-{number}"))
+    again.engine.run_until_idle()
+    fetched = slow.reads
+    assert again.checkpoints.run_due() == {}, "it rests, and nothing is measured meanwhile"
+    assert slow.reads == fetched
 
 
 def test_the_tables_own_interval_is_honoured(world: World) -> None:
@@ -132,6 +173,23 @@ def test_a_builder_that_died_holds_others_up_only_for_its_lease(world: World) ->
     (candidate,) = queue.candidates()
     assert queue.claim(candidate, "dead", lease_ms=0)
     assert set(world.mirror().checkpoints.run_due()) == {name}
+
+
+@dataclass
+class Slow:
+    """A store in which fetching a commit takes its time."""
+
+    inner: LogStore
+    seconds: float = 0
+    reads: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def read(self, path: LogPath) -> bytes | None:
+        self.reads += isinstance(path, CommitName)
+        time.sleep(self.seconds if isinstance(path, CommitName) else 0)
+        return self.inner.read(path)
 
 
 def test_a_failed_build_is_recorded_and_stops_no_other_table(

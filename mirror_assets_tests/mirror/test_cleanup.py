@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pytest
+import time_machine
 from sqlalchemy import update
 
 from mirror_assets.delta.log_paths import LogListing
@@ -168,6 +169,20 @@ def test_the_table_lives_on_after_a_cleanup(lake: Lake) -> None:
     assert_readable(lake, 4, 8)
     assert len(lake.rows()) == 8
     assert plan_of(lake.metastore, lake.store, lake.name).delete == ()
+
+
+def test_what_a_crashed_writer_left_goes_with_a_cleanup_once_it_is_old(lake: Lake) -> None:
+    publish(lake, 2)
+    nothing = plan_of(lake.metastore, lake.store, lake.name)
+    left = [f".{'0' * 32}.tmp", f"{commit_name(3)}#1"]
+    for name in left:
+        (lake.log / name).write_bytes(b"{")
+    apply_cleanup(lake.metastore, lake.store, lake.name, nothing)
+    assert set(left) <= set(contents(lake)), "another writer may be at it"
+    with time_machine.travel(datetime.now(UTC) + timedelta(hours=2)):
+        apply_cleanup(lake.metastore, lake.store, lake.name, nothing)
+    assert set(left).isdisjoint(contents(lake))
+    assert_readable(lake, 0, 2)
 
 
 @pytest.mark.parametrize(
