@@ -8,8 +8,10 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from mirror_assets.conformance.checks import COMMIT, END, Found
-from mirror_assets.conformance.history import high_water_mark, num_records, physical_columns
-from mirror_assets.conformance.live_files import LiveFiles, key_hash
+from mirror_assets.conformance.file_columns import key_hash
+from mirror_assets.conformance.history import high_water_mark, physical_columns
+from mirror_assets.conformance.live_files import LiveFiles
+from mirror_assets.conformance.row_counts import num_records
 from mirror_assets.conformance.views import Commit, Log
 from mirror_assets.delta.actions import AddFile, CommitInfo, DomainMetadata, MetaData, RemoveFile
 from mirror_assets.delta.conflicts import ROW_TRACKING_DOMAIN
@@ -226,12 +228,12 @@ def row_ids_do_not_overlap(log: Log) -> Iterator[Found]:
     history = log.history
     if history.live is None or "rowTracking" not in history.features:
         return
-    rows = history.live.rows()
-    rows = rows[(rows[:, 5] >= 0) & (rows[:, 7] > 0)]
-    rows = rows[np.argsort(rows[:, 5])]
-    ends = rows[:-1, 5] + rows[:-1, 7]
-    for place in np.flatnonzero(ends > rows[1:, 5])[:10]:
-        one, other = (history.live.path_of(int(rows[place + n, 0])) for n in (0, 1))
+    files = history.live.files()
+    files = files.where((files.base_row_id >= 0) & (files.records > 0))
+    files = files.take(np.argsort(files.base_row_id))
+    ends = files.base_row_id[:-1] + files.records[:-1]
+    for place in np.flatnonzero(ends > files.base_row_id[1:])[:10]:
+        one, other = (history.live.path_of(int(files.key[place + n])) for n in (0, 1))
         message = f"the row ids of {short(one)} and {short(other)} overlap"
         yield Found(rule="DL-RT-02", message=message, version=history.version)
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from mirror_assets.conformance.history import History, num_records, physical_columns
-from mirror_assets.conformance.live_files import LiveFiles, key_hash, live_file
+from mirror_assets.conformance.file_columns import key_hash
+from mirror_assets.conformance.history import History, physical_columns
+from mirror_assets.conformance.live_files import LiveFiles, live_file
 from mirror_assets.conformance.one_commit import CommitBytes, commit_rules_asked, judge_commit
 from mirror_assets.conformance.report import Growth, Report
+from mirror_assets.conformance.row_counts import num_records
 from mirror_assets.conformance.rulebook import Profile, rulebook
 from mirror_assets.delta.features import effective_features
 from mirror_assets.delta.log_paths import CommitName
