@@ -12,8 +12,7 @@ from typing import Final
 import orjson
 
 from mirror_assets.conformance.file_columns import key_hash
-from mirror_assets.conformance.live_files import LiveFiles, live_file
-from mirror_assets.conformance.row_counts import num_records
+from mirror_assets.conformance.live_files import LiveFiles
 from mirror_assets.delta.actions import (
     Action,
     AddFile,
@@ -145,8 +144,7 @@ class History:
         if self.live is None:
             return
         file = self.live.get(action.path)
-        vector = hash(action.dv_id) if action.dv_id else 0
-        if file is not None and file.vector == vector:
+        if file is not None and file.vector == hash(action.dv_id):
             self.live.drop(action.path)
             self.vectors.pop(action.path, None)
 
@@ -158,7 +156,7 @@ class History:
                 self.tombstones.pop(key_hash(add.path, add.dv_id), None)
             if add.deletion_vector is not None:
                 self.vectors[add.path] = (self.version, add.deletion_vector)
-            self.live.put(add.path, live_file(add, num_records(add.stats)))
+            self.live.put(add)
 
     def _domain(self, action: DomainMetadata) -> None:
         if action.removed:

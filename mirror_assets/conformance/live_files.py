@@ -8,7 +8,7 @@ then.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,13 @@ from mirror_assets.conformance.file_columns import (
     fingerprint,
     map_hash,
 )
+from mirror_assets.conformance.row_counts import num_records
 from mirror_assets.delta.actions import AddFile
 
-#: changes that are held with their paths before they become numbers
-_FOLD: Final = 200_000
+#: changes that are held as they are before they become numbers
+_FOLD: Final = 50_000
+#: paths that are kept for messages
+_NAMED: Final = 200_000
 
 
 def live_file(add: AddFile, records: int | None) -> LiveFile:
@@ -61,7 +64,7 @@ class PathNames:
     def __init__(self) -> None:
         self._known: dict[int, str] = {}
         self._columns: list[pa.StringArray] = []
-        self._room = _FOLD
+        self._room = _NAMED
 
     def take(self, paths: pa.StringArray) -> None:
         """Keep what there is room for, as it is: hardly ever is one asked for."""
@@ -83,13 +86,20 @@ class PathNames:
         return self._known.get(key, "a file whose path was not kept")
 
 
+class _Change(NamedTuple):
+    """A file that became live: the add, and how many rows it counts."""
+
+    add: AddFile
+    records: int | None
+
+
 class LiveFiles:
     """The files of one version; changes as commits are applied."""
 
     def __init__(self, files: FileColumns = NO_FILES, names: PathNames | None = None) -> None:
         """Begin with the files of a checkpoint, ascending by key, or with none."""
         self._files = files
-        self._changes: dict[str, LiveFile | None] = {}
+        self._changes: dict[str, _Change | None] = {}
         self._names = names or PathNames()
         self.count = len(files)
         self.size_bytes = int(files.size.sum())
@@ -106,23 +116,42 @@ class LiveFiles:
     def get(self, path: str) -> LiveFile | None:
         """The live file of this path."""
         if path in self._changes:
-            return self._changes[path]
+            change = self._changes[path]
+            return None if change is None else live_file(*change)
         if not len(self._files):
             return None
         place = self._files.place_of(hash(path))
         return None if place is None else self._files.file(place)
 
-    def put(self, path: str, file: LiveFile) -> None:
+    def put(self, add: AddFile) -> None:
         """Make the file live, in place of one with the same path."""
-        self._count(self.get(path), -1)
-        self._count(file, +1)
-        self._names.note(path)
-        self._change(path, file)
+        self.drop(add.path)
+        records, vector = num_records(add.stats), add.deletion_vector
+        self.count += 1
+        self.size_bytes += add.size
+        if records is None:
+            self._uncounted += 1
+        else:
+            self._records += records
+        if vector is not None:
+            self.vectors += 1
+            self.deleted_records += vector.cardinality
+        self._changes[add.path] = _Change(add, records)
+        if len(self._changes) > _FOLD:
+            self._fold()
 
     def drop(self, path: str) -> None:
         """Make the file dead, if it lives."""
-        self._count(self.get(path), -1)
-        self._change(path, None)
+        file = self.get(path)
+        if file is None:
+            return
+        self.count -= 1
+        self.size_bytes -= file.size
+        self.deleted_records -= file.deleted
+        self.vectors -= file.vector != 0
+        self._records -= max(file.records, 0)
+        self._uncounted -= file.records < 0
+        self._changes[path] = None
 
     def files(self) -> FileColumns:
         """All files, ascending by key."""
@@ -131,28 +160,17 @@ class LiveFiles:
 
     def path_of(self, key: int) -> str:
         """The path behind a hash, as far as it is still known."""
+        self._fold()
         return self._names.of(key)
-
-    def _change(self, path: str, file: LiveFile | None) -> None:
-        self._changes[path] = file
-        if len(self._changes) > _FOLD:
-            self._fold()
-
-    def _count(self, file: LiveFile | None, sign: int) -> None:
-        if file is None:
-            return
-        self.count += sign
-        self.size_bytes += sign * file.size
-        self.deleted_records += sign * file.deleted
-        self.vectors += sign * (file.vector != 0)
-        self._records += sign * max(file.records, 0)
-        self._uncounted += sign * (file.records < 0)
 
     def _fold(self) -> None:
         if not self._changes:
             return
         changed = np.fromiter(map(hash, self._changes), np.int64, len(self._changes))
         kept = self._files.where(~np.isin(self._files.key, changed))
-        alive = [(path, file) for path, file in self._changes.items() if file is not None]
+        alive = [(path, change) for path, change in self._changes.items() if change is not None]
+        for path, _ in alive:
+            self._names.note(path)
+        added = FileColumns.of((path, live_file(*change)) for path, change in alive)
         self._changes = {}
-        self._files = FileColumns.joined([kept, FileColumns.of(alive)]).ordered()
+        self._files = FileColumns.joined([kept, added]).ordered()

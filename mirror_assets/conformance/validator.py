@@ -164,7 +164,7 @@ class _Run:
             before=history,
             log=self.log,
         )
-        self.weighing.tell(COMMIT.run_about(commit, commit.kinds))
+        self.weighing.tell(COMMIT.run_about(commit, commit))
         history.apply(version, commit.actions)
         self.files += 1
         self.versions += 1

@@ -12,9 +12,8 @@ from typing import Final
 
 from mirror_assets.conformance.checks import Found
 from mirror_assets.conformance.history import History
-from mirror_assets.conformance.live_files import LiveFiles, live_file
+from mirror_assets.conformance.live_files import LiveFiles
 from mirror_assets.conformance.report import Report
-from mirror_assets.conformance.row_counts import num_records
 from mirror_assets.conformance.rulebook import Profile, rulebook
 from mirror_assets.conformance.validator import verify_log
 from mirror_assets.delta.log_paths import LogListing
@@ -90,7 +89,7 @@ class _Comparison:
         """Each live file of the newest version; a few numbers per file are held."""
         known = LiveFiles()
         for add in self.reader.live_files(self.facts.table.name, version):
-            known.put(add.path, live_file(add, num_records(add.stats)))
+            known.put(add)
         compared = known.files().against(live.files())
         differ = compared.here.where(compared.here.fingerprint != compared.there.fingerprint)
         for files, names, what in (
