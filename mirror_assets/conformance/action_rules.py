@@ -153,16 +153,21 @@ def removed_domains_keep_their_configuration(commit: Commit) -> Iterator[Found]:
 @COMMIT.checks("DL-STAT-07", when=(AddFile,))
 def partition_columns_have_no_statistics(commit: Commit) -> Iterator[Found]:
     names = commit.during.rules().partition_names if commit.during.metadata else frozenset()
-    for line, add in commit.each(AddFile) if names else ():
-        if not any(f'"{name}"' in (add.stats or "") for name in names):
-            continue  # most files: no need to decode
-        try:
-            bounds = orjson.loads(add.stats or "{}").get("minValues")
-        except (orjson.JSONDecodeError, AttributeError):
-            continue
-        if isinstance(bounds, dict) and not names.isdisjoint(bounds):
-            yield commit.found("DL-STAT-07", "statistics of a partition column", line)
-            return
+    quoted = [f'"{name}"' for name in names]
+    for line, add in commit.each(AddFile):
+        for name in quoted:
+            # most files name none: no need to decode
+            if name in (add.stats or "") and not names.isdisjoint(_minima(add)):
+                yield commit.found("DL-STAT-07", "statistics of a partition column", line)
+                return
+
+
+def _minima(add: AddFile) -> dict[str, object]:
+    try:
+        bounds = orjson.loads(add.stats or "{}").get("minValues")
+    except (orjson.JSONDecodeError, AttributeError):
+        return {}
+    return bounds if isinstance(bounds, dict) else {}
 
 
 @COMMIT.checks("DL-ICE-01", when=(MetaData,))
@@ -206,9 +211,8 @@ def _fields(metadata: MetaData) -> Iterator[tuple[SchemaPath, StructField]]:
 
 
 def _one_by_one(commit: Commit, rules: TableRules) -> Iterator[Found]:
-    removed = {remove.path: remove for remove in commit.removes}
     for line, add in commit.each(AddFile):
-        leaving = [removed[add.path]] if add.path in removed else []
+        leaving = [commit.removed[add.path]] if add.path in commit.removed else []
         yield from _asked(commit, line, partial(check_files, [add], leaving, rules))
     for line, remove in commit.each(RemoveFile):
         yield from _asked(commit, line, partial(check_files, [], [remove], rules))

@@ -1,194 +1,174 @@
-"""File actions of a checkpoint as rows of numbers, a column at a time."""
+"""File actions of a checkpoint as columns of numbers, by Arrow's kernels where there are many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise, repeat
-from typing import Any, Final
+from itertools import repeat
+from typing import Final
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from mirror_assets.conformance.live_files import LiveFile, Rows, key_hash, map_hash
-from mirror_assets.delta.actions import DeletionVector
+from mirror_assets.conformance.file_columns import (
+    NONE,
+    FileColumns,
+    Numbers,
+    constant,
+    fingerprints,
+    key_hash,
+    pair_hash,
+)
+from mirror_assets.conformance.row_counts import counts_of
+from mirror_assets.delta.actions import DeletionVector, RemoveFile
 from mirror_assets.delta.checkpoint_rows import Members
 
-Keys = npt.NDArray[np.int64]
-
-
-class _Counted(msgspec.Struct, gc=False, rename="camel"):
-    num_records: int | None = None
-
-
-_COUNTED: Final = msgspec.json.Decoder(_Counted)
-_ALL_COUNTED: Final = msgspec.json.Decoder(list[_Counted])
+_STRING: Final = pa.string()
+_INT64: Final = pa.int64()
 
 
 @dataclass(frozen=True, slots=True)
 class Adds:
     """Adds of one batch."""
 
-    #: as in `LiveFiles`
-    rows: Rows
-    #: hash of path and deletion vector
-    keys: Keys
-    paths: list[str]
+    files: FileColumns
+    paths: pa.StringArray
     data_changes: int
-    #: statistics that are not JSON: place in the batch
-    broken_stats: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, files: Iterable[tuple[str, str, LiveFile]]) -> Adds:
-        """Adds that came as actions."""
-        listed = list(files)
-        rows = np.array([(hash(path), *file) for path, _, file in listed], np.int64)
-        keys = np.fromiter((key_hash(path, dv) for path, dv, _ in listed), np.int64, len(listed))
-        return cls(rows.reshape(len(listed), 9), keys, [path for path, _, _ in listed], 0)
+    #: files whose statistics are not JSON
+    broken_stats: int
 
 
 @dataclass(frozen=True, slots=True)
 class Removes:
-    """Removes of one batch: hash of path and deletion vector, and the time of the removal."""
+    """Removes of one batch."""
 
-    rows: Rows
+    #: `key_hash` of each
+    keys: Numbers
+    #: when it was removed
+    times: Numbers
     data_changes: int = 0
-    #: whether some carry statistics or tags
+    #: whether some carry statistics
     has_extras: bool = False
 
     @classmethod
-    def of(cls, files: Iterable[tuple[str, str, int | None]]) -> Removes:
+    def of(cls, actions: list[RemoveFile]) -> Removes:
         """Removes that came as actions."""
-        listed = [(key_hash(path, dv), when or 0) for path, dv, when in files]
-        return cls(np.array(listed, np.int64).reshape(len(listed), 2))
+        keys = [key_hash(remove.path, remove.dv_id) for remove in actions]
+        times = [remove.deletion_timestamp or 0 for remove in actions]
+        return cls(np.array(keys, np.int64), np.array(times, np.int64))
 
 
 def read_adds(column: pa.StructArray) -> Adds:
     """The adds of a batch; every row holds one."""
     members, count = Members("add", column), len(column)
-    paths = list(members.required("path", pa.string()))
-    sizes = list(members.required("size", pa.int64()))
-    vectors = members.deletion_vectors()
-    without = isinstance(vectors, repeat)
-    holes = [] if without else list(vectors)
-    ids: Iterable[str] = repeat("", count) if without else list(map(_id, holes))
-    bases = list(members.optional("baseRowId", pa.int64()))
-    versions = list(members.optional("defaultRowCommitVersion", pa.int64()))
-    prints = zip(
-        ids,
-        sizes,
-        members.required("modificationTime", pa.int64()),
-        _map_hashes(column, "partitionValues"),
-        _map_hashes(column, "tags"),
-        bases,
-        versions,
-        members.optional("clusteringProvider", pa.string()),
-        strict=True,
+    paths = members.required_column("path", _STRING)
+    sizes = _numbers(members.required_column("size", _INT64), count)
+    bases = _numbers(members.column("baseRowId", _INT64), count)
+    versions = _numbers(members.column("defaultRowCommitVersion", _INT64), count)
+    vectors, deleted = _vectors(members, count)
+    stats = members.column("stats", _STRING)
+    records, broken = (constant(NONE, count), 0) if stats is None else counts_of(stats)
+    files = FileColumns(
+        key=_hashes(paths),
+        vector=vectors,
+        fingerprint=fingerprints(
+            vectors,
+            sizes,
+            _numbers(members.required_column("modificationTime", _INT64), count),
+            _map_hashes(members.column("partitionValues"), count),
+            _map_hashes(members.column("tags"), count),
+            bases,
+            versions,
+            _distinct_hashes(members.column("clusteringProvider", _STRING), count),
+        ),
+        size=sizes,
+        deleted=deleted,
+        base_row_id=bases,
+        row_commit_version=versions,
+        records=records,
+        has_stats=_has_any(stats, members.column("stats_parsed"), count=count),
     )
-    records, broken = _records(members.optional("stats", pa.string()))
-    rows = np.empty((count, 9), np.int64)
-    rows[:, 0] = np.fromiter(map(hash, paths), np.int64, count)
-    rows[:, 2] = np.fromiter(map(hash, prints), np.int64, count)
-    rows[:, 3] = sizes
-    rows[:, 5] = _numbers(bases, count)
-    rows[:, 6] = _numbers(versions, count)
-    rows[:, 7] = np.maximum(records, -1)
-    rows[:, 8] = (records > -2) | _has_member(column, "stats_parsed")  # noqa: PLR2004 - see _records
-    rows[:, (1, 4)], keys = 0, rows[:, 0]
-    if not without:
-        rows[:, 1] = [hash(i) if i else 0 for i in ids]
-        rows[:, 4] = [vector.cardinality if vector else 0 for vector in holes]
-        keys = np.fromiter(map(key_hash, paths, ids), np.int64, count)
-    changes = sum(1 for change in members.optional("dataChange", pa.bool_()) if change)
-    return Adds(rows, keys, paths, changes, broken)
+    return Adds(files, paths, _true(members, "dataChange"), broken)
 
 
 def read_removes(column: pa.StructArray) -> Removes:
     """The removes of a batch; every row holds one."""
     members, count = Members("remove", column), len(column)
-    paths = members.required("path", pa.string())
-    ids = (_id(vector) for vector in members.deletion_vectors())
-    rows = np.empty((count, 2), np.int64)
-    rows[:, 0] = np.fromiter(map(key_hash, paths, ids), np.int64, count)
-    rows[:, 1] = [when or 0 for when in members.optional("deletionTimestamp", pa.int64())]
-    changes = sum(1 for change in members.optional("dataChange", pa.bool_()) if change)
-    extras = any(text is not None for text in members.optional("stats", pa.string()))
-    return Removes(rows, changes, extras)
-
-
-def _map_hashes(column: pa.StructArray, name: str) -> Iterable[int]:
-    """Hashes as `map_hash` makes them; values repeat from file to file, and are hashed once."""
-    index = column.type.get_field_index(name)
-    values = column.flatten()[index] if index >= 0 else None
-    if values is None or values.null_count == len(values) or not pa.types.is_map(values.type):
-        return repeat(0, len(column))
-    keys, items = values.keys.to_pylist(), values.items.to_pylist()
-    if not keys:
-        return repeat(0, len(column))
-    offsets, known = values.offsets.to_pylist(), dict[tuple[Any, ...], int]()
-    found = []
-    for start, end in pairwise(offsets):
-        key = (*keys[start:end], *items[start:end])
-        value = known.get(key)
-        if value is None:
-            pairs = zip(keys[start:end], items[start:end], strict=True)
-            value = known[key] = map_hash(dict(pairs))
-        found.append(value)
-    return found
-
-
-def _id(vector: DeletionVector | None) -> str:
-    return "" if vector is None else vector.unique_id
-
-
-def _numbers(values: list[Any], count: int) -> Keys:
-    return np.fromiter((-1 if value is None else value for value in values), np.int64, count)
-
-
-def _records(texts: Iterable[str | None]) -> tuple[Keys, tuple[int, ...]]:
-    """Records by the statistics; -1 where they do not tell, -2 where there are none."""
-    if isinstance(texts, repeat):
-        return np.full(len(list(texts)), -2, np.int64), ()
-    listed = list(texts)
-    together = _counted_together(listed)
-    if together is not None:
-        return together, ()
-    found, broken = [], []
-    for place, text in enumerate(listed):
-        if text is None:
-            found.append(-2)
-            continue
-        try:
-            count = _COUNTED.decode(text).num_records
-        except (msgspec.MsgspecError, UnicodeEncodeError):
-            broken.append(place)
-            count = None
-        found.append(-1 if count is None else count)
-    return np.array(found, np.int64), tuple(broken)
-
-
-def _counted_together(texts: list[str | None]) -> Keys | None:
-    """The records of all files by one decoding; None where some text is missing or broken."""
-    try:
-        counted = _ALL_COUNTED.decode(f"[{','.join(texts)}]")  # type: ignore[arg-type] # see below
-    except (TypeError, msgspec.MsgspecError, UnicodeEncodeError):  # a text that is None, or no JSON
-        return None
-    if len(counted) != len(texts):
-        return None
-    numbers = (-1 if one.num_records is None else one.num_records for one in counted)
-    return np.fromiter(numbers, np.int64, len(texts))
-
-
-def _has_member(column: pa.StructArray, name: str) -> npt.NDArray[np.bool_]:
-    index = column.type.get_field_index(name)
-    if index < 0:
-        return np.zeros(len(column), np.bool_)
-    return presence(column.flatten()[index]).astype(np.bool_)
+    keys = _hashes(members.required_column("path", _STRING))
+    vectors, _ = _vectors(members, count)
+    return Removes(
+        keys ^ vectors,
+        _numbers(members.column("deletionTimestamp", _INT64), count, absent=0),
+        _true(members, "dataChange"),
+        has_extras=members.column("stats", _STRING) is not None,
+    )
 
 
 def presence(values: pa.Array) -> npt.NDArray[np.int8]:
     """1 where a value is there; `to_numpy` would load pandas for this."""
     flags = values.is_valid().cast(pa.int8())
     return np.frombuffer(flags.buffers()[1], np.int8, len(flags), flags.offset)
+
+
+def _numbers(values: pa.Array | None, count: int, *, absent: int = NONE) -> Numbers:
+    if values is None:
+        return constant(absent, count)
+    if values.null_count:
+        values = values.fill_null(absent)
+    return np.frombuffer(values.buffers()[1], np.int64, count, values.offset * 8)
+
+
+def _hashes(texts: pa.StringArray) -> Numbers:
+    return np.fromiter(map(hash, texts.to_pylist()), np.int64, len(texts))
+
+
+def _distinct_hashes(texts: pa.StringArray | None, count: int) -> Numbers:
+    """Hashes of texts that repeat from row to row; of none, that of the empty one."""
+    if texts is None:
+        return constant(0, count)
+    encoded = texts.dictionary_encode()
+    known = np.append(_hashes(encoded.dictionary), 0)
+    places = _numbers(encoded.indices.cast(_INT64), count)
+    return known[places]
+
+
+def _map_hashes(maps: pa.MapArray | None, count: int) -> Numbers:
+    """Each map's `map_hash`: the sum over its entries."""
+    if maps is None or not pa.types.is_map(maps.type):
+        return constant(0, count)
+    names, values = maps.keys, maps.items
+    entries = len(names)
+    sums = np.zeros(entries + 1, np.int64)
+    pairs = pair_hash(_distinct_hashes(names, entries), _distinct_hashes(values, entries))
+    np.cumsum(pairs, out=sums[1:])
+    bounds = np.frombuffer(maps.offsets.buffers()[1], np.int32, count + 1, maps.offsets.offset * 4)
+    found: Numbers = sums[bounds[1:]] - sums[bounds[:-1]]
+    return found * presence(maps) if maps.null_count else found
+
+
+def _vectors(members: Members, count: int) -> tuple[Numbers, Numbers]:
+    """The hash of each deletion vector's id, and how many rows it takes away."""
+    vectors = members.deletion_vectors()
+    if isinstance(vectors, repeat):
+        return constant(0, count), constant(0, count)
+    pairs = [(0, 0) if vector is None else _vector(vector) for vector in vectors]
+    hashes, deleted = np.array(pairs, np.int64).T
+    return hashes.copy(), deleted.copy()
+
+
+def _vector(vector: DeletionVector) -> tuple[int, int]:
+    return hash(vector.unique_id), vector.cardinality
+
+
+def _has_any(*columns: pa.Array | None, count: int) -> Numbers:
+    """1 where one of the columns has a value; a single number where all rows have."""
+    found = np.zeros(count, np.bool_)
+    for column in columns:
+        if column is not None:
+            found |= presence(column).astype(np.bool_)
+    return constant(1, count) if found.all() else found.astype(np.int64)
+
+
+def _true(members: Members, name: str) -> int:
+    column = members.column(name, pa.bool_())
+    return 0 if column is None else column.true_count

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mirror_assets.conformance.checkpoint_scan import foreign_actions, is_v2
 from mirror_assets.conformance.checks import CHECKPOINT, Found
+from mirror_assets.conformance.file_columns import Comparison, FileColumns, Numbers, repeats
 from mirror_assets.conformance.history import History
-from mirror_assets.conformance.live_files import LiveFiles, Rows
 from mirror_assets.conformance.views import CheckpointView
 from mirror_assets.delta.actions import (
     Action,
@@ -76,19 +75,16 @@ def the_protocol_row_is_sound(view: CheckpointView) -> Iterator[Found]:
 
 @CHECKPOINT.checks("DL-CP-05", "DL-REC-05", "DL-MP-02")
 def no_file_is_there_twice(view: CheckpointView) -> Iterator[Found]:
-    keys = view.scan.add_keys()
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    again = order[1:][ordered[1:] == ordered[:-1]]
-    rule = "DL-MP-02" if _spans_parts(view, again) else "DL-CP-05"
-    for place in again[:_SHOWN]:
-        message = f"{short(_path_at(view, int(place)))} is added twice: readers count it twice"
-        yield view.found(rule, message)
-    removed = view.scan.remove_keys()[:, 0]
-    both = np.intersect1d(keys, removed) if len(removed) else removed
-    if len(both):
-        message = f"{len(both)} files are both live and removed"
-        yield view.found("DL-REC-05", message)
+    files = view.scan.files
+    keys = files.logical_key
+    again = repeats(keys)
+    rule = "DL-MP-02" if len(view.checkpoint.files) > 1 else "DL-CP-05"
+    for key in again[:_SHOWN]:
+        path = view.scan.names.of(int(files.key[np.argmax(keys == key)]))
+        yield view.found(rule, f"{short(path)} is added twice: readers count it twice")
+    both = _common(keys, view.scan.removed_keys())
+    if both:
+        yield view.found("DL-REC-05", f"{both} files are both live and removed")
 
 
 @CHECKPOINT.checks("DL-REC-05")
@@ -100,9 +96,9 @@ def every_key_is_there_once(view: CheckpointView) -> Iterator[Found]:
         for name, count in names.items():
             if count > 1:
                 yield view.found("DL-REC-05", f"{count} {kind} actions of {short(name)}")
-    if twice := _repeats(scan.remove_keys()[:, 0]):
+    if twice := len(repeats(scan.removed_keys())):
         yield view.found("DL-REC-05", f"{twice} files are removed twice")
-    twice = _repeats(scan.add_rows()[:, 0]) - _repeats(scan.add_keys())
+    twice = len(repeats(scan.files.key)) - len(repeats(scan.files.logical_key))
     if twice > 0:
         yield view.found("DL-REC-05", f"{twice} paths are live with two deletion vectors")
 
@@ -112,16 +108,13 @@ def live_files_are_those_of_the_commits(view: CheckpointView) -> Iterator[Found]
     replayed = view.replayed
     if replayed is None or replayed.live is None or not view.scan.is_readable:
         return
-    live, told = replayed.live.rows(), _ordered(view.scan.add_rows())
-    missing = live[~np.isin(live[:, 0], told[:, 0])]
-    extra = told[~np.isin(told[:, 0], live[:, 0])]
-    names = LiveFiles(None, view.scan.paths)
-    for rows, where, what in (
-        (missing, replayed.live, "is live by the commits, but not in the checkpoint"),
-        (extra, names, "is in the checkpoint, but not live by the commits"),
+    compared = replayed.live.files().against(view.scan.files)
+    for files, name_of, what in (
+        (compared.only_here, replayed.live.path_of, "is live by the commits, but not in it"),
+        (compared.only_there, view.scan.names.of, "is in it, but not live by the commits"),
     ):
-        yield from _named(view, rows, where, what, "DL-CP-01")
-    yield from _compare_members(view, live, told)
+        yield from _named(view, files, name_of, what, "DL-CP-01")
+    yield from _compare_members(view, compared)
 
 
 @CHECKPOINT.checks("DL-CP-01")
@@ -176,18 +169,16 @@ def tombstones_are_kept_while_they_matter(view: CheckpointView) -> Iterator[Foun
     history = view.replayed
     if history is None or history.commit_ms is None or not view.scan.is_readable:
         return
-    removes = view.scan.remove_keys()
     # the checkpoint is younger than its commit: what had expired then, has now
-    expired = removes[
-        removes[:, 1] <= tombstone_cutoff_ms(history.configuration, history.commit_ms)
-    ]
-    if len(expired):
-        message = f"{len(expired)} tombstones had expired when the version was committed"
+    cutoff = tombstone_cutoff_ms(history.configuration, history.commit_ms)
+    expired = np.count_nonzero(view.scan.removed_times() <= cutoff)
+    if expired:
+        message = f"{expired} tombstones had expired when the version was committed"
         yield view.found("DL-REC-06", message, at_most=Severity.WARNING)
     written_ms = min(entry.mtime_ms for entry in view.checkpoint.files)
     cutoff = tombstone_cutoff_ms(history.configuration, written_ms)
     wanted = [key for key, when in history.tombstones.items() if when > cutoff]
-    missing = len(np.setdiff1d(np.array(wanted, np.int64), removes[:, 0]))
+    missing = len(wanted) - _common(np.array(wanted, np.int64), view.scan.removed_keys())
     if missing:
         message = f"{missing} tombstones are not in the checkpoint, though they have not expired"
         yield view.found("DL-REC-06", message)
@@ -238,39 +229,24 @@ def sidecars_hold_the_file_actions(view: CheckpointView) -> Iterator[Found]:
             yield view.found("DL-V2-03", message, name, at_most=Severity.WARNING)
 
 
-def _ordered(rows: Rows) -> Rows:
-    found: Rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    return found
-
-
-def _compare_members(view: CheckpointView, live: Rows, told: Rows) -> Iterator[Found]:
-    _, here, there = np.intersect1d(live[:, 0], told[:, 0], return_indices=True)
-    differ = live[here][live[here, 2] != told[there, 2]]
-    names = LiveFiles(None, view.scan.paths)
+def _compare_members(view: CheckpointView, compared: Comparison) -> Iterator[Found]:
+    live, told = compared.here, compared.there
+    differ = live.where(live.fingerprint != told.fingerprint)
     what = "has other members than by the commits"
-    yield from _named(view, differ, names, what, "DL-CP-15")
-    lost = live[here][(live[here, 8] > told[there, 8])]
-    if len(lost):
-        message = f"{len(lost)} files have lost their statistics"
+    yield from _named(view, differ, view.scan.names.of, what, "DL-CP-15")
+    lost = np.count_nonzero(live.has_stats > told.has_stats)
+    if lost:
+        message = f"{lost} files have lost their statistics"
         yield view.found("DL-CP-06", message, at_most=Severity.WARNING)
 
 
 def _named(
-    view: CheckpointView, rows: Rows, names: LiveFiles, what: str, rule: str
+    view: CheckpointView, files: FileColumns, name_of: Callable[[int], str], what: str, rule: str
 ) -> Iterator[Found]:
-    for row in rows[:_SHOWN]:
-        yield view.found(rule, f"{short(names.path_of(int(row[0])))} {what}")
-    if len(rows) > _SHOWN:
-        yield view.found(rule, f"and {len(rows) - _SHOWN} files more, each of which {what}")
-
-
-def _spans_parts(view: CheckpointView, again: Rows) -> bool:
-    return len(again) > 0 and len(view.checkpoint.files) > 1
-
-
-def _path_at(view: CheckpointView, place: int) -> str:
-    paths = view.scan.paths
-    return paths[place] if place < len(paths) else "a file"
+    for key in files.key[:_SHOWN].tolist():
+        yield view.found(rule, f"{short(name_of(key))} {what}")
+    if len(files) > _SHOWN:
+        yield view.found(rule, f"and {len(files) - _SHOWN} files more, each of which {what}")
 
 
 def _first(actions: list[Action], kind: type[_Kind]) -> _Kind | None:
@@ -302,5 +278,6 @@ def _txns_expire(history: History) -> bool:
     return "delta.setTransactionRetentionDuration" in history.configuration
 
 
-def _repeats(keys: npt.NDArray[np.int64]) -> int:
-    return len(keys) - len(np.unique(keys))
+def _common(keys: Numbers, others: Numbers) -> int:
+    """How many of some keys, each there once, are among the others."""
+    return int(np.count_nonzero(np.isin(keys, others))) if len(keys) and len(others) else 0

@@ -1,7 +1,7 @@
 """Reading a checkpoint column by column, whatever its layout: what it holds, and in which form.
 
-Millions of file actions become rows of numbers (`live_files`), batch by batch; only the few other
-actions become objects.
+Millions of file actions become columns of numbers (`file_columns`), batch by batch; only the few
+other actions become objects.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -19,14 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirror_assets.conformance.checkpoint_files import (
-    Adds,
     Removes,
     presence,
     read_adds,
     read_removes,
 )
 from mirror_assets.conformance.checks import Found
-from mirror_assets.conformance.live_files import Rows, live_file
+from mirror_assets.conformance.file_columns import NO_FILES, FileColumns, Numbers
+from mirror_assets.conformance.live_files import PathNames, live_file
+from mirror_assets.conformance.row_counts import num_records
 from mirror_assets.delta.actions import (
     ACTION_NAMES,
     Action,
@@ -51,7 +51,6 @@ from mirror_assets.storage.log_source import LogSource
 
 _READ_AHEAD: Final = 4 * 1024 * 1024
 _BATCH_ROWS: Final = 32_768
-_KEPT_PATHS: Final = 200_000
 #: actions that no checkpoint may hold, and a member by which their presence is told
 _FOREIGN: Final = ("commitInfo", "cdc")
 
@@ -72,26 +71,38 @@ class CheckpointScan:
     schemas: dict[str, pa.Schema] = field(default_factory=dict)
     codecs: set[str] = field(default_factory=set)
     sidecars: list[Sidecar] = field(default_factory=list)
-    adds: list[Adds] = field(default_factory=list)
+    #: the adds, ascending by key
+    files: FileColumns = NO_FILES
+    names: PathNames = field(default_factory=PathNames)
     removes: list[Removes] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
+    #: entries with dataChange true
+    data_changes: int = 0
+    #: files whose statistics are not JSON
+    broken_stats: int = 0
+    _parts: list[FileColumns] = field(default_factory=list)
 
     @property
     def actions(self) -> int:
         """All actions, as `_last_checkpoint` counts them."""
         return sum(self.counts.values())
 
-    def add_rows(self) -> Rows:
-        """The adds as rows of `LiveFiles`, in the order of the files."""
-        return _joined([adds.rows for adds in self.adds], 9)
+    def take(self, files: FileColumns) -> None:
+        """Hold some adds until all are known."""
+        self._parts.append(files)
 
-    def add_keys(self) -> npt.NDArray[np.int64]:
-        """A hash of path and deletion vector of each add."""
-        return _joined([adds.keys.reshape(-1, 1) for adds in self.adds], 1)[:, 0]
+    def order(self) -> None:
+        """Bring the adds together."""
+        joined = FileColumns.joined(self._parts)
+        self._parts.clear()
+        self.files = joined.ordered()
 
-    def remove_keys(self) -> npt.NDArray[np.int64]:
-        """The same of each remove, and when it was removed."""
-        return _joined([removes.rows for removes in self.removes], 2)
+    def removed_keys(self) -> Numbers:
+        """`key_hash` of each remove."""
+        return _joined([removes.keys for removes in self.removes])
+
+    def removed_times(self) -> Numbers:
+        """When each was removed."""
+        return _joined([removes.times for removes in self.removes])
 
 
 def scan_checkpoint(
@@ -107,6 +118,7 @@ def scan_checkpoint(
             _scan_file(source, path, scan, version=checkpoint.version)
         else:
             _unreadable(scan, "DL-V2-05", "the sidecar is missing", path, checkpoint.version)
+    scan.order()
     return scan
 
 
@@ -140,11 +152,10 @@ def _scan_actions(actions: list[Action], name: str, scan: CheckpointScan) -> Non
     scan.placed[name] += len(adds) + len(removes)
     scan.others += [a for a in actions if not isinstance(a, AddFile | RemoveFile)]
     scan.sidecars += [action for action in actions if isinstance(action, Sidecar)]
-    scan.adds.append(Adds.of((add.path, add.dv_id, live_file(add, None)) for add in adds))
-    scan.removes.append(
-        Removes.of((remove.path, remove.dv_id, remove.deletion_timestamp) for remove in removes)
-    )
-    scan.paths += [add.path for add in islice(adds, _KEPT_PATHS - len(scan.paths))]
+    scan.take(FileColumns.of((add.path, live_file(add, num_records(add.stats))) for add in adds))
+    scan.removes.append(Removes.of(removes))
+    for add in adds:
+        scan.names.note(add.path)
 
 
 def _scan_parquet(stream: BinaryIO, name: str, scan: CheckpointScan, version: int) -> None:
@@ -172,11 +183,15 @@ def _scan_batch(
         scan.counts[kind] += len(rows)
         if kind == "add":
             adds = read_adds(rows)
-            scan.adds.append(adds)
-            scan.paths += islice(adds.paths, _KEPT_PATHS - len(scan.paths))
+            scan.take(adds.files)
+            scan.names.take(adds.paths)
+            scan.data_changes += adds.data_changes
+            scan.broken_stats += adds.broken_stats
             scan.placed[name] += len(rows)
         elif kind == "remove":
-            scan.removes.append(read_removes(rows))
+            removes = read_removes(rows)
+            scan.removes.append(removes)
+            scan.data_changes += removes.data_changes
             scan.placed[name] += len(rows)
         else:
             single = pa.RecordBatch.from_arrays([rows], names=[kind])
@@ -228,8 +243,8 @@ def _codecs(metadata: Any) -> set[str]:
     }
 
 
-def _joined(parts: list[Rows], width: int) -> Rows:
-    return np.concatenate(parts) if parts else np.empty((0, width), np.int64)
+def _joined(parts: list[Numbers]) -> Numbers:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def is_v2(scan: CheckpointScan) -> bool:

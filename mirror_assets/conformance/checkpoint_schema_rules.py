@@ -72,10 +72,11 @@ def removes_carry_no_statistics(view: CheckpointView) -> Iterator[Found]:
 
 @CHECKPOINT.checks("DL-CP-13")
 def entries_change_no_data(view: CheckpointView) -> Iterator[Found]:
-    count = sum(adds.data_changes for adds in view.scan.adds)
-    count += sum(removes.data_changes for removes in view.scan.removes)
-    if count:
-        message = f"{count} entries have dataChange true, which Delta Spark writes as false"
+    if view.scan.data_changes:
+        message = (
+            f"{view.scan.data_changes} entries have dataChange true, "
+            "which Delta Spark writes as false"
+        )
         yield view.found("DL-CP-13", message, at_most=Severity.INFO)
 
 
@@ -92,7 +93,7 @@ def the_codec_is_the_tables(view: CheckpointView) -> Iterator[Found]:
 
 @CHECKPOINT.checks("DL-STAT-01")
 def statistics_are_json(view: CheckpointView) -> Iterator[Found]:
-    broken = sum(len(adds.broken_stats) for adds in view.scan.adds)
+    broken = view.scan.broken_stats
     if broken:
         yield view.found("DL-STAT-01", f"{broken} files have statistics that are not JSON")
 

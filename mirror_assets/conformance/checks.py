@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from mirror_assets.errors import MirrorAssetsError
 from mirror_assets.findings import Finding, Severity
@@ -34,6 +34,45 @@ class Found:
 Check = Callable[[View], Iterator[Found]]
 
 
+class About(Protocol):
+    """What a view says of itself, so that only the checks are asked that may find something."""
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The kinds of actions in it."""
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the protocol in force promises."""
+
+    @property
+    def is_ordinary(self) -> bool:
+        """Whether there is nothing remarkable in its form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where a check has something to look at."""
+
+    #: actions of one of these kinds; empty for any
+    when: frozenset[type] = frozenset()
+    #: tables with this feature
+    feature: str | None = None
+    #: views of an ordinary form, too
+    ordinary: bool = True
+
+    def covers(self, view: About) -> bool:
+        """Whether the check must be asked about the view."""
+        return (
+            (not self.when or bool(self.when & view.kinds))
+            and (self.feature is None or self.feature in view.features)
+            and (self.ordinary or not view.is_ordinary)
+        )
+
+
+_Plan = list[Callable[[View], Iterator[Found]]]
+
+
 @dataclass(frozen=True, slots=True)
 class CheckList(Generic[View]):
     """The checks of one kind of view, in the order of their registration."""
@@ -42,25 +81,28 @@ class CheckList(Generic[View]):
     functions: list[tuple[Callable[[View], Iterator[Found]], tuple[str, ...]]] = field(
         default_factory=list
     )
-    #: the kinds of actions without which a function has nothing to look at
-    needs: dict[Callable[[View], Iterator[Found]], frozenset[type]] = field(default_factory=dict)
-    _plans: dict[frozenset[type], list[Callable[[View], Iterator[Found]]]] = field(
-        default_factory=dict
-    )
+    _scopes: dict[Callable[[View], Iterator[Found]], Scope] = field(default_factory=dict)
+    _plans: dict[tuple[object, ...], _Plan[View]] = field(default_factory=dict)
 
     def checks(
-        self, *rules: str, when: tuple[type, ...] = ()
+        self,
+        *rules: str,
+        when: tuple[type, ...] = (),
+        feature: str | None = None,
+        ordinary: bool = True,
     ) -> Callable[[Callable[[View], Iterator[Found]]], Callable[[View], Iterator[Found]]]:
         """Register a function as the check of these rules.
 
-        With `when`, it is asked only about what holds actions of one of these kinds.
+        With `when`, it is asked only about what holds actions of one of these kinds, with
+        `feature` only about tables that have it, and without `ordinary` only about what is not.
         """
 
         def register(
             function: Callable[[View], Iterator[Found]],
         ) -> Callable[[View], Iterator[Found]]:
             self.functions.append((function, rules))
-            self.needs[function] = frozenset(when)
+            scope = Scope(when=frozenset(when), feature=feature, ordinary=ordinary)
+            self._scopes[function] = scope
             return function
 
         return register
@@ -70,12 +112,13 @@ class CheckList(Generic[View]):
         for function, _ in self.functions:
             yield from function(view)
 
-    def run_about(self, view: View, kinds: frozenset[type]) -> Iterator[Found]:
-        """The same, of what holds these kinds of actions."""
-        plan = self._plans.get(kinds)
+    def run_about(self, view: View, about: About) -> Iterator[Found]:
+        """The same, of those functions whose scope covers what the view says of itself."""
+        alike = (about.kinds, about.features, about.is_ordinary)
+        plan = self._plans.get(alike)
         if plan is None:
-            plan = [f for f, needed in self.needs.items() if not needed or needed & kinds]
-            self._plans[kinds] = plan
+            plan = [function for function, scope in self._scopes.items() if scope.covers(about)]
+            self._plans[alike] = plan
         for function in plan:
             yield from function(view)
 

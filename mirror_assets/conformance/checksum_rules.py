@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final
+
+import numpy as np
 
 from mirror_assets.conformance.checks import CHECKSUM, Found
 from mirror_assets.conformance.views import Document
@@ -100,9 +101,9 @@ def a_histogram_of_sizes_fits(crc: Document) -> Iterator[Found]:
     live = crc.history.live if crc.history else None
     if live is None:
         return
-    counts = [0] * len(found.file_counts)
-    for size in live.rows()[:, 3].tolist():
-        counts[bisect_right(found.sorted_bin_boundaries, size) - 1] += 1
+    sizes = np.maximum(live.files().size, 0)  # a negative one is found in its commit
+    bins = np.searchsorted(found.sorted_bin_boundaries, sizes, "right") - 1
+    counts = np.bincount(bins, minlength=len(found.file_counts)).tolist()
     if counts != found.file_counts:
         yield crc.found("DL-CRC-02", "the histogram counts other files than the commits give")
 

@@ -10,7 +10,8 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
 import orjson
@@ -22,15 +23,17 @@ from mirror_assets.delta.actions import (
     INT64_MAX,
     Action,
     AddFile,
+    CommitInfo,
     UnknownAction,
 )
-from mirror_assets.delta.commit_file import TYPE_RULES, decode, decode_line
+from mirror_assets.delta.commit_file import TYPE_RULES, decode, decode_line, encode_action
 from mirror_assets.delta.schema import short
 from mirror_assets.errors import MalformedActionError
 from mirror_assets.findings import Severity
 
 BOM: Final = b"\xef\xbb\xbf"
 _ADD: Final = b'{"add":{'
+_COMMIT_INFO: Final = b'{"commitInfo":{'
 _ADDS: Final = msgspec.json.Decoder(AddFile)
 _ENCODER: Final = msgspec.json.Encoder()
 _WHERE: Final = re.compile(r"`\$\.?([^`]*)`")
@@ -53,11 +56,8 @@ _MEMBER_RULES: Final = {
 }
 
 
-class LogLine(NamedTuple):
-    """A line of a commit: its number, and the action, if one could be understood."""
-
-    number: int
-    action: Action | None
+#: a line of a commit: its number, and the action, if one could be understood
+LogLine = tuple[int, Action | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +82,30 @@ def read_lines(data: bytes) -> CommitLines:
         pieces.pop()
     lines: list[LogLine] = []
     for number, piece in enumerate(pieces, start=1):
+        if (plain := _plain_line(piece)) is not None:
+            lines.append((number, plain))
+            continue
         if not piece or piece.isspace():
             found.append(_blank(number))
             continue
         action, odd = _read_line(piece, number)
         if action is None and (spread := _read_multi_line(data)) is not None:
             return spread
-        lines.append(LogLine(number, action))
+        lines.append((number, action))
         found += odd
     return CommitLines(lines=lines, found=found)
 
 
+def _plain_line(piece: bytes) -> Action | None:
+    """The action of a line in canonical form, if it is of the most frequent kinds."""
+    if piece.startswith(_ADD):
+        return _plain_add(piece)
+    if piece.startswith(_COMMIT_INFO):
+        return _plain_commit_info(piece)
+    return None
+
+
 def _read_line(piece: bytes, number: int) -> tuple[Action | None, list[Found]]:
-    if piece.startswith(_ADD) and (add := _plain_add(piece)) is not None:
-        return add, []
     try:
         line = decode_line(piece)
     except MalformedActionError as exc:
@@ -106,7 +116,6 @@ def _read_line(piece: bytes, number: int) -> tuple[Action | None, list[Found]]:
 
 
 def _plain_add(piece: bytes) -> AddFile | None:
-    """The add of a line in canonical form, which nearly all are; None for any other line."""
     body = piece[len(_ADD) - 1 : -1]
     if b"\\u" in body:
         return None
@@ -115,6 +124,26 @@ def _plain_add(piece: bytes) -> AddFile | None:
     except msgspec.MsgspecError:
         return None
     return add if not add.extra and _ENCODER.encode(add) == body and piece[-1:] == b"}" else None
+
+
+def _plain_commit_info(piece: bytes) -> CommitInfo | None:
+    """Its members are anything; those with a place of their own must stand in it."""
+    if b"null" in piece or b"\\" in piece:
+        return None
+    try:
+        value = orjson.loads(piece)
+    except orjson.JSONDecodeError:
+        return None
+    fields = value["commitInfo"]
+    if len(value) > 1 or orjson.dumps(value) != piece or not _is_in_order(tuple(fields)):
+        return None
+    return CommitInfo(fields)
+
+
+@lru_cache
+def _is_in_order(names: tuple[str, ...]) -> bool:
+    info = CommitInfo(dict.fromkeys(names, 0))
+    return tuple(orjson.loads(encode_action(info))["commitInfo"]) == names
 
 
 def _why_unreadable(piece: bytes, error: MalformedActionError, number: int) -> Iterator[Found]:
@@ -260,8 +289,8 @@ def _read_multi_line(data: bytes) -> CommitLines | None:
     except MalformedActionError:
         return None
     message = "actions are spread over several lines each"
-    lines = [LogLine(number, action) for number, action in enumerate(file.actions, start=1)]
-    return CommitLines(lines=lines, found=[Found(rule="DL-CMT-02", message=message, line=1)])
+    found = [Found(rule="DL-CMT-02", message=message, line=1)]
+    return CommitLines(lines=list(enumerate(file.actions, start=1)), found=found)
 
 
 def _blank(number: int) -> Found:

@@ -30,13 +30,13 @@ _BYTES: Final = (
 )
 
 
-@COMMIT.checks(*_BYTES)
+@COMMIT.checks(*_BYTES, ordinary=False)
 def lines_are_actions_of_the_right_types(commit: Commit) -> Iterator[Found]:
     for found in commit.content.found:
         yield commit.found(found.rule, found.message, found.line, at_most=found.at_most)
 
 
-@COMMIT.checks("DL-CMT-15")
+@COMMIT.checks("DL-CMT-15", ordinary=False)
 def a_commit_has_actions(commit: Commit) -> Iterator[Found]:
     if not commit.data.strip():
         message = "the commit is empty: readers take it for a version without changes"
@@ -53,7 +53,7 @@ def actions_of_checkpoints_are_not_in_commits(commit: Commit) -> Iterator[Found]
             yield commit.found("DL-CMT-05", f"{name} does not belong into a commit", line)
 
 
-@COMMIT.checks("DL-CMT-06")
+@COMMIT.checks("DL-CMT-06", ordinary=False)
 def version_0_has_protocol_and_metadata(commit: Commit) -> Iterator[Found]:
     if commit.version != 0:
         return
@@ -62,7 +62,7 @@ def version_0_has_protocol_and_metadata(commit: Commit) -> Iterator[Found]:
             yield commit.found("DL-CMT-06", f"version 0 has no {name} action")
 
 
-@COMMIT.checks("DL-CMT-07", "DL-CMT-08", "DL-CMT-11")
+@COMMIT.checks("DL-CMT-07", "DL-CMT-08", "DL-CMT-11", ordinary=False)
 def single_actions_are_single(commit: Commit) -> Iterator[Found]:
     for kind, name, rule in (
         (MetaData, "metaData", "DL-CMT-07"),
@@ -75,7 +75,7 @@ def single_actions_are_single(commit: Commit) -> Iterator[Found]:
             yield commit.found(rule, message, actions[1][0])
 
 
-@COMMIT.checks("DL-CMT-11")
+@COMMIT.checks("DL-CMT-11", ordinary=False)
 def provenance_comes_first(commit: Commit) -> Iterator[Found]:
     infos = commit.each(CommitInfo)
     if not commit.content.lines:
@@ -83,7 +83,7 @@ def provenance_comes_first(commit: Commit) -> Iterator[Found]:
     if not infos:
         message = "the commit has no commitInfo"
         yield commit.found("DL-CMT-11", message, at_most=Severity.INFO)
-    elif infos[0][0] != commit.content.lines[0].number:
+    elif infos[0][0] != commit.content.lines[0][0]:
         message = "commitInfo is not the first action"
         yield commit.found("DL-CMT-11", message, infos[0][0])
 
@@ -100,8 +100,7 @@ def names_of_applications_and_domains_do_not_repeat(commit: Commit) -> Iterator[
 
 @COMMIT.checks("DL-REC-02", "DL-REC-03", when=(AddFile, RemoveFile))
 def file_actions_of_a_commit_need_no_order(commit: Commit) -> Iterator[Found]:
-    added = {add.path: add for add in commit.adds}
-    removed = {remove.path: remove for remove in commit.removes}
+    added, removed = {add.path: add for add in commit.adds}, commit.removed
     if len(added) != len(commit.adds):
         for path in _repeated(add.path for add in commit.adds):
             yield commit.found("DL-REC-02", f"{short(path)} is added twice")

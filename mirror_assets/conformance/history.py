@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
 import orjson
 
-from mirror_assets.conformance.live_files import LiveFiles, key_hash, live_file
+from mirror_assets.conformance.file_columns import key_hash
+from mirror_assets.conformance.live_files import LiveFiles
 from mirror_assets.delta.actions import (
     Action,
     AddFile,
@@ -36,13 +36,6 @@ from mirror_assets.delta.table_rules import TableRules, is_on, rules_of, uses_ph
 from mirror_assets.errors import RuleViolationError
 
 _EVERYBODYS: Final = TableProtocol(min_reader_version=1, min_writer_version=1)
-
-
-class _Counted(msgspec.Struct, gc=False, rename="camel"):
-    num_records: int | None = None
-
-
-_COUNTED: Final = msgspec.json.Decoder(_Counted)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,8 +144,7 @@ class History:
         if self.live is None:
             return
         file = self.live.get(action.path)
-        vector = hash(action.dv_id) if action.dv_id else 0
-        if file is not None and file.vector == vector:
+        if file is not None and file.vector == hash(action.dv_id):
             self.live.drop(action.path)
             self.vectors.pop(action.path, None)
 
@@ -164,23 +156,13 @@ class History:
                 self.tombstones.pop(key_hash(add.path, add.dv_id), None)
             if add.deletion_vector is not None:
                 self.vectors[add.path] = (self.version, add.deletion_vector)
-            self.live.put(add.path, live_file(add, num_records(add.stats)))
+            self.live.put(add)
 
     def _domain(self, action: DomainMetadata) -> None:
         if action.removed:
             self.domains.pop(action.domain, None)
         else:
             self.domains[action.domain] = action
-
-
-def num_records(stats: str | None) -> int | None:
-    """What the statistics of a file count; None if they do not. Their bounds are passed over."""
-    if not stats:
-        return None
-    try:
-        return _COUNTED.decode(stats).num_records
-    except (msgspec.MsgspecError, UnicodeEncodeError):
-        return None
 
 
 def high_water_mark(domain: DomainMetadata | None) -> int | None:

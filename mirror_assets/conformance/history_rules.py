@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from mirror_assets.conformance.checks import COMMIT, END, Found
-from mirror_assets.conformance.history import high_water_mark, num_records, physical_columns
-from mirror_assets.conformance.live_files import LiveFiles, key_hash
+from mirror_assets.conformance.file_columns import key_hash
+from mirror_assets.conformance.history import high_water_mark, physical_columns
+from mirror_assets.conformance.live_files import LiveFiles
+from mirror_assets.conformance.row_counts import num_records
 from mirror_assets.conformance.views import Commit, Log
 from mirror_assets.delta.actions import AddFile, CommitInfo, DomainMetadata, MetaData, RemoveFile
 from mirror_assets.delta.conflicts import ROW_TRACKING_DOMAIN
@@ -20,8 +23,9 @@ from mirror_assets.delta.table_rules import is_on
 from mirror_assets.delta.validation import CLUSTERING_DOMAIN
 from mirror_assets.findings import Severity
 
-_ICT = "inCommitTimestamp"
-_ICT_ON = "delta.enableInCommitTimestamps"
+_ICT: Final = "inCommitTimestamp"
+_ICT_ON: Final = "delta.enableInCommitTimestamps"
+_ROW_TRACKING: Final = "rowTracking"
 
 
 @COMMIT.checks("DL-ADD-06", "DL-FILE-17", "DL-REC-05", when=(AddFile,))
@@ -29,17 +33,14 @@ def an_added_file_does_not_contradict_a_live_one(commit: Commit) -> Iterator[Fou
     live = commit.before.live
     if live is None:
         return
-    removed = {(remove.path, remove.dv_id) for remove in commit.removes}
-    leaving = {path for path, _ in removed}
     for line, add in commit.each(AddFile):
         file = live.get(add.path)
-        if file is None:
+        if file is None or add.path in commit.removed:
             continue
-        vector = hash(add.dv_id) if add.dv_id else 0
-        if vector != file.vector and add.path not in leaving:
+        if hash(add.dv_id) != file.vector:
             message = f"{short(add.path)} is live with another deletion vector, not removed here"
             yield commit.found("DL-ADD-06", message, line)
-        elif add.size != file.size and add.path not in leaving:
+        elif add.size != file.size:
             message = f"{short(add.path)} had {file.size} bytes and now has {add.size}"
             yield commit.found("DL-FILE-17", message, line)
 
@@ -51,10 +52,9 @@ def a_removed_file_was_live(commit: Commit) -> Iterator[Found]:
         return
     for line, remove in commit.each(RemoveFile):
         file = live.get(remove.path)
-        vector = hash(remove.dv_id) if remove.dv_id else 0
         if file is None:
             yield _unknown_remove(commit, line, remove, live)
-        elif file.vector != vector:
+        elif file.vector != hash(remove.dv_id):
             message = f"{short(remove.path)} is live with another deletion vector"
             yield commit.found("DL-REM-04", message, line)
 
@@ -82,18 +82,19 @@ def rearranging_keeps_the_number_of_rows(commit: Commit) -> Iterator[Found]:
         yield commit.found("DL-ADD-09", message, at_most=Severity.WARNING)
 
 
-@COMMIT.checks("DL-ICT-01", "DL-ICT-02", "DL-ICT-03", "DL-ICT-04")
+@COMMIT.checks("DL-ICT-01", when=(MetaData,))
+def in_commit_times_have_their_feature(commit: Commit) -> Iterator[Found]:
+    if is_on(commit.during.configuration, _ICT_ON) and _ICT not in commit.features:
+        message = f"{_ICT_ON} is true, but the protocol lacks the feature {_ICT}"
+        yield commit.found("DL-ICT-01", message, at_most=Severity.WARNING)
+
+
+@COMMIT.checks("DL-ICT-02", "DL-ICT-03", "DL-ICT-04", feature=_ICT)
 def commits_carry_their_time(commit: Commit) -> Iterator[Found]:
-    during = commit.during
-    if is_on(during.configuration, _ICT_ON) and _ICT not in during.features:
-        if commit.only(MetaData):
-            message = f"{_ICT_ON} is true, but the protocol lacks the feature {_ICT}"
-            yield commit.found("DL-ICT-01", message, at_most=Severity.WARNING)
-        return
-    if not during.is_active(_ICT, _ICT_ON):
+    if not commit.during.is_active(_ICT, _ICT_ON):
         return
     infos, lines = commit.each(CommitInfo), commit.content.lines
-    if not infos or not lines or infos[0][0] != lines[0].number:
+    if not infos or not lines or infos[0][0] != lines[0][0]:
         message = "in-commit timestamps are on, but commitInfo is not the first action"
         yield commit.found("DL-ICT-02", message)
     time = infos[0][1].get(_ICT) if infos else None
@@ -125,13 +126,11 @@ def the_begin_of_in_commit_times_is_recorded(commit: Commit) -> Iterator[Found]:
             yield commit.found("DL-ICT-05", message)
 
 
-@COMMIT.checks("DL-RT-01", "DL-RT-03", "DL-RT-04", when=(AddFile,))
+@COMMIT.checks("DL-RT-01", "DL-RT-03", "DL-RT-04", when=(AddFile,), feature=_ROW_TRACKING)
 def new_files_get_fresh_row_ids(commit: Commit) -> Iterator[Found]:
-    during, live = commit.during, commit.before.live
-    suspended = is_on(during.configuration, "delta.rowTrackingSuspended")
-    if "rowTracking" not in during.features or suspended:
+    live = commit.before.live
+    if is_on(commit.during.configuration, "delta.rowTrackingSuspended"):
         return
-    leaving = {remove.path for remove in commit.removes}
     mark = commit.before.high_water_mark()
     for line, add in commit.each(AddFile):
         if add.base_row_id is None or add.default_row_commit_version is None:
@@ -140,7 +139,7 @@ def new_files_get_fresh_row_ids(commit: Commit) -> Iterator[Found]:
             continue
         old = live.get(add.path) if live is not None else None
         is_back = key_hash(add.path, add.dv_id) in commit.before.tombstones
-        if old is None and add.path not in leaving and live is not None and not is_back:
+        if old is None and add.path not in commit.removed and live is not None and not is_back:
             yield from _fresh_ids(commit, line, add, mark)
         elif old is not None and old.row_commit_version >= 0:
             told = (add.base_row_id, add.default_row_commit_version)
@@ -149,10 +148,8 @@ def new_files_get_fresh_row_ids(commit: Commit) -> Iterator[Found]:
                 yield commit.found("DL-RT-04", message, line)
 
 
-@COMMIT.checks("DL-RT-03", when=(AddFile, DomainMetadata))
+@COMMIT.checks("DL-RT-03", when=(AddFile, DomainMetadata), feature=_ROW_TRACKING)
 def the_mark_of_row_ids_rises(commit: Commit) -> Iterator[Found]:
-    if "rowTracking" not in commit.during.features:
-        return
     before = commit.before.high_water_mark()
     domains = [a for _, a in commit.each(DomainMetadata) if a.domain == ROW_TRACKING_DOMAIN]
     after = high_water_mark(domains[0]) if domains else before
@@ -168,10 +165,10 @@ def the_mark_of_row_ids_rises(commit: Commit) -> Iterator[Found]:
             yield commit.found("DL-RT-03", message, line)
 
 
-@COMMIT.checks("DL-REM-05", when=(RemoveFile,))
+@COMMIT.checks("DL-REM-05", when=(RemoveFile,), feature=_ROW_TRACKING)
 def removed_files_keep_their_row_ids(commit: Commit) -> Iterator[Found]:
     live = commit.before.live
-    if live is None or "rowTracking" not in commit.during.features:
+    if live is None:
         return
     for line, remove in commit.each(RemoveFile):
         file = live.get(remove.path)
@@ -208,12 +205,9 @@ def physical_columns_are_not_used_again(commit: Commit) -> Iterator[Found]:
                 yield commit.found("DL-CM-02", message, line)
 
 
-@COMMIT.checks("DL-CAT-01", "DL-CAT-02")
+@COMMIT.checks("DL-CAT-01", "DL-CAT-02", feature="catalogManaged")
 def catalog_managed_commits_are_marked(commit: Commit) -> Iterator[Found]:
-    during = commit.during
-    if "catalogManaged" not in during.features:
-        return
-    if not during.is_active(_ICT, _ICT_ON):
+    if not commit.during.is_active(_ICT, _ICT_ON):
         message = "the table is catalog-managed, but in-commit timestamps are not on"
         yield commit.found("DL-CAT-01", message)
     info = commit.only(CommitInfo)
@@ -224,14 +218,14 @@ def catalog_managed_commits_are_marked(commit: Commit) -> Iterator[Found]:
 @END.checks("DL-RT-02")
 def row_ids_do_not_overlap(log: Log) -> Iterator[Found]:
     history = log.history
-    if history.live is None or "rowTracking" not in history.features:
+    if history.live is None or _ROW_TRACKING not in history.features:
         return
-    rows = history.live.rows()
-    rows = rows[(rows[:, 5] >= 0) & (rows[:, 7] > 0)]
-    rows = rows[np.argsort(rows[:, 5])]
-    ends = rows[:-1, 5] + rows[:-1, 7]
-    for place in np.flatnonzero(ends > rows[1:, 5])[:10]:
-        one, other = (history.live.path_of(int(rows[place + n, 0])) for n in (0, 1))
+    files = history.live.files()
+    files = files.where((files.base_row_id >= 0) & (files.records > 0))
+    files = files.take(np.argsort(files.base_row_id))
+    ends = files.base_row_id[:-1] + files.records[:-1]
+    for place in np.flatnonzero(ends > files.base_row_id[1:])[:10]:
+        one, other = (history.live.path_of(int(files.key[place + n])) for n in (0, 1))
         message = f"the row ids of {short(one)} and {short(other)} overlap"
         yield Found(rule="DL-RT-02", message=message, version=history.version)
 

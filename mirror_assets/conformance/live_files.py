@@ -1,108 +1,112 @@
 """The live files of a table, in few bytes each, while a log is replayed.
 
 A table may have millions of files. What is asked of them is little: is this path live, with which
-deletion vector, how large is it, and is a checkpoint's entry the same. So a file is one row of
-numbers, its path a 64-bit hash (Python's own, salted per process). Recent changes lie in a
-dictionary over the rows and are folded into them now and then.
+deletion vector, how large is it, and is a checkpoint's entry the same. So they are columns of
+numbers (`file_columns`); recent changes lie in a dictionary over them and are folded in now and
+then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from mirror_assets.delta.actions import AddFile, StringMap
+from mirror_assets.conformance.file_columns import (
+    NO_FILES,
+    NONE,
+    FileColumns,
+    LiveFile,
+    fingerprint,
+    map_hash,
+)
+from mirror_assets.conformance.row_counts import num_records
+from mirror_assets.delta.actions import AddFile
 
-#: changes that are held with their paths before they become numbers
-_FOLD: Final = 200_000
-_NONE: Final = -1
-
-Rows = npt.NDArray[np.int64]
-
-
-class LiveFile(NamedTuple):
-    """What is remembered of an add."""
-
-    #: of the deletion vector's id; 0 without one
-    vector: int
-    #: of everything that a checkpoint must repeat
-    fingerprint: int
-    size: int
-    #: rows that the deletion vector takes away
-    deleted: int
-    #: -1 for absent
-    base_row_id: int
-    row_commit_version: int
-    #: -1 where the statistics do not tell
-    records: int
-    has_stats: int
-
-
-_COLUMNS: Final = 1 + len(LiveFile._fields)
-_EMPTY: Final[Rows] = np.empty((0, _COLUMNS), np.int64)
+#: changes that are held as they are before they become numbers
+_FOLD: Final = 50_000
+#: paths that are kept for messages
+_NAMED: Final = 200_000
 
 
 def live_file(add: AddFile, records: int | None) -> LiveFile:
     """The row of an add."""
-    vector = add.deletion_vector
+    vector, base, version = add.deletion_vector, add.base_row_id, add.default_row_commit_version
+    dv_hash = 0 if vector is None else hash(vector.unique_id)
+    base = NONE if base is None else base
+    version = NONE if version is None else version
+    repeated = fingerprint(
+        dv_hash,
+        add.size,
+        add.modification_time,
+        map_hash(add.partition_values),
+        map_hash(add.tags),
+        base,
+        version,
+        hash(add.clustering_provider or ""),
+    )
     return LiveFile(
-        vector=0 if vector is None else hash(vector.unique_id),
-        fingerprint=fingerprint(
-            add.dv_id,
-            add.size,
-            add.modification_time,
-            map_hash(add.partition_values),
-            map_hash(add.tags),
-            add.base_row_id,
-            add.default_row_commit_version,
-            add.clustering_provider,
-        ),
-        size=add.size,
-        deleted=0 if vector is None else vector.cardinality,
-        base_row_id=_NONE if add.base_row_id is None else add.base_row_id,
-        row_commit_version=(
-            _NONE if add.default_row_commit_version is None else add.default_row_commit_version
-        ),
-        records=_NONE if records is None else records,
-        has_stats=int(bool(add.stats)),
+        dv_hash,
+        repeated,
+        add.size,
+        0 if vector is None else vector.cardinality,
+        base,
+        version,
+        NONE if records is None else records,
+        int(bool(add.stats)),
     )
 
 
-def fingerprint(*members: object) -> int:
-    """A hash of what a checkpoint must repeat of an add, maps as hashes of their own."""
-    return hash(members)
+class PathNames:
+    """Paths behind their hashes, for messages: the first so many."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, str] = {}
+        self._columns: list[pa.StringArray] = []
+        self._room = _NAMED
+
+    def take(self, paths: pa.StringArray) -> None:
+        """Keep what there is room for, as it is: hardly ever is one asked for."""
+        if self._room:
+            self._columns.append(paths.slice(0, self._room))
+            self._room -= len(self._columns[-1])
+
+    def note(self, path: str) -> None:
+        """Keep a single one."""
+        if self._room:
+            self._known[hash(path)] = path
+            self._room -= 1
+
+    def of(self, key: int) -> str:
+        """The path, as far as it is still known."""
+        for column in self._columns:
+            self._known |= {hash(path): path for path in column.to_pylist()}
+        self._columns.clear()
+        return self._known.get(key, "a file whose path was not kept")
 
 
-def map_hash(values: StringMap | None) -> int:
-    """The same whatever the order; the empty text is null, and an empty map is none."""
-    return hash(frozenset((k, v or None) for k, v in values.items())) if values else 0
+class _Change(NamedTuple):
+    """A file that became live: the add, and how many rows it counts."""
 
-
-def key_hash(path: str, dv_id: str) -> int:
-    """A logical file's key (DL-REC-01)."""
-    return hash((path, dv_id)) if dv_id else hash(path)
+    add: AddFile
+    records: int | None
 
 
 class LiveFiles:
     """The files of one version; changes as commits are applied."""
 
-    def __init__(self, rows: Rows | None = None, paths: Iterable[str] = ()) -> None:
-        """Begin with the rows of a checkpoint, and some of their paths, or with no file."""
-        self._rows = _EMPTY if rows is None else rows[np.argsort(rows[:, 0], kind="stable")]
-        self._changes: dict[str, LiveFile | None] = {}
-        #: for messages: the first so many
-        self._paths: dict[int, str] = {hash(path): path for path in islice(paths, _FOLD)}
-        self.count = len(self._rows)
-        self.size_bytes = int(self._rows[:, 3].sum())
-        self.deleted_records = int(self._rows[:, 4].sum())
-        self.vectors = int(np.count_nonzero(self._rows[:, 1]))
-        counted = self._rows[self._rows[:, 7] >= 0]
-        self._uncounted = self.count - len(counted)
-        self._records = int(counted[:, 7].sum())
+    def __init__(self, files: FileColumns = NO_FILES, names: PathNames | None = None) -> None:
+        """Begin with the files of a checkpoint, ascending by key, or with none."""
+        self._files = files
+        self._changes: dict[str, _Change | None] = {}
+        self._names = names or PathNames()
+        self.count = len(files)
+        self.size_bytes = int(files.size.sum())
+        self.deleted_records = int(files.deleted.sum())
+        self.vectors = int(np.count_nonzero(files.vector))
+        self._uncounted = int(np.count_nonzero(files.records < 0))
+        self._records = int(files.records.sum()) + self._uncounted
 
     @property
     def records(self) -> int | None:
@@ -112,61 +116,61 @@ class LiveFiles:
     def get(self, path: str) -> LiveFile | None:
         """The live file of this path."""
         if path in self._changes:
-            return self._changes[path]
-        return self._row(hash(path))
+            change = self._changes[path]
+            return None if change is None else live_file(*change)
+        if not len(self._files):
+            return None
+        place = self._files.place_of(hash(path))
+        return None if place is None else self._files.file(place)
 
-    def put(self, path: str, file: LiveFile) -> None:
+    def put(self, add: AddFile) -> None:
         """Make the file live, in place of one with the same path."""
-        self._count(self.get(path), -1)
-        self._count(file, +1)
-        self._change(path, file)
-
-    def drop(self, path: str) -> None:
-        """Make the file dead, if it lives."""
-        self._count(self.get(path), -1)
-        self._change(path, None)
-
-    def rows(self) -> Rows:
-        """All files, ascending by the hash of their paths."""
-        self._fold()
-        return self._rows
-
-    def path_of(self, key: int) -> str:
-        """The path behind a hash, as far as it is still known."""
-        return self._paths.get(key, "a file whose path was not kept")
-
-    def _change(self, path: str, file: LiveFile | None) -> None:
-        self._changes[path] = file
-        if file is not None and len(self._paths) < _FOLD:
-            self._paths[hash(path)] = path
+        self.drop(add.path)
+        records, vector = num_records(add.stats), add.deletion_vector
+        self.count += 1
+        self.size_bytes += add.size
+        if records is None:
+            self._uncounted += 1
+        else:
+            self._records += records
+        if vector is not None:
+            self.vectors += 1
+            self.deleted_records += vector.cardinality
+        self._changes[add.path] = _Change(add, records)
         if len(self._changes) > _FOLD:
             self._fold()
 
-    def _count(self, file: LiveFile | None, sign: int) -> None:
+    def drop(self, path: str) -> None:
+        """Make the file dead, if it lives."""
+        file = self.get(path)
         if file is None:
             return
-        self.count += sign
-        self.size_bytes += sign * file.size
-        self.deleted_records += sign * file.deleted
-        self.vectors += sign * (file.vector != 0)
-        self._records += sign * max(file.records, 0)
-        self._uncounted += sign * (file.records < 0)
+        self.count -= 1
+        self.size_bytes -= file.size
+        self.deleted_records -= file.deleted
+        self.vectors -= file.vector != 0
+        self._records -= max(file.records, 0)
+        self._uncounted -= file.records < 0
+        self._changes[path] = None
 
-    def _row(self, key: int) -> LiveFile | None:
-        if not len(self._rows):
-            return None
-        place = int(np.searchsorted(self._rows[:, 0], key))
-        if place < len(self._rows) and self._rows[place, 0] == key:
-            return LiveFile._make(self._rows[place, 1:].tolist())
-        return None
+    def files(self) -> FileColumns:
+        """All files, ascending by key."""
+        self._fold()
+        return self._files
+
+    def path_of(self, key: int) -> str:
+        """The path behind a hash, as far as it is still known."""
+        self._fold()
+        return self._names.of(key)
 
     def _fold(self) -> None:
         if not self._changes:
             return
         changed = np.fromiter(map(hash, self._changes), np.int64, len(self._changes))
-        kept = self._rows[~np.isin(self._rows[:, 0], changed)]
-        alive = [(hash(path), *file) for path, file in self._changes.items() if file is not None]
-        added = np.array(alive, np.int64).reshape(len(alive), _COLUMNS)
-        merged = np.concatenate([kept, added])
-        self._rows = merged[np.argsort(merged[:, 0], kind="stable")]
+        kept = self._files.where(~np.isin(self._files.key, changed))
+        alive = [(path, change) for path, change in self._changes.items() if change is not None]
+        for path, _ in alive:
+            self._names.note(path)
+        added = FileColumns.of((path, live_file(*change)) for path, change in alive)
         self._changes = {}
+        self._files = FileColumns.joined([kept, added]).ordered()

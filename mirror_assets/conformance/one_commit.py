@@ -41,7 +41,7 @@ class CommitBytes:
 
     def paths(self) -> set[str]:
         """The files whose state before the commit must be known, in every spelling."""
-        actions = (line.action for line in self.content.lines)
+        actions = (action for _, action in self.content.lines)
         named = {a.path for a in actions if isinstance(a, AddFile | RemoveFile)}
         return named | {other for path in named for other in spellings(path)}
 
@@ -66,7 +66,7 @@ def judge_commit(
         log=log,
     )
     weighing = Weighing(profile, table)
-    weighing.tell(COMMIT.run_about(commit, commit.kinds))
+    weighing.tell(COMMIT.run_about(commit, commit))
     before.apply(file.version, commit.actions)
     weighing.tell(vectors_take_away_what_they_say(log))
     return weighing.findings

@@ -164,7 +164,7 @@ class _Run:
             before=history,
             log=self.log,
         )
-        self.weighing.tell(COMMIT.run_about(commit, commit.kinds))
+        self.weighing.tell(COMMIT.run_about(commit, commit))
         history.apply(version, commit.actions)
         self.files += 1
         self.versions += 1
@@ -209,7 +209,7 @@ class _Run:
 def _adopt(history: History, version: int, scan: CheckpointScan) -> None:
     """Take the state from a checkpoint, where the commits do not tell it."""
     history.version = version
-    history.live = LiveFiles(scan.add_rows(), scan.paths)
+    history.live = LiveFiles(scan.files, scan.names)
     history.tombstones = {}
     for action in scan.others:
         match action:

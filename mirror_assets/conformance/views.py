@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from mirror_assets.conformance.checkpoint_scan import CheckpointScan
 from mirror_assets.conformance.checks import Found
 from mirror_assets.conformance.commit_lines import CommitLines
 from mirror_assets.conformance.history import History
-from mirror_assets.delta.actions import Action, AddFile, MetaData, RemoveFile, TableProtocol
+from mirror_assets.delta.actions import (
+    Action,
+    AddFile,
+    CommitInfo,
+    MetaData,
+    RemoveFile,
+    TableProtocol,
+)
 from mirror_assets.delta.log_paths import Checkpoint, LogEntry, LogListing
 from mirror_assets.findings import Severity
 
 _Kind = TypeVar("_Kind")
+_SETTINGS: Final = frozenset({TableProtocol, MetaData})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,8 +41,8 @@ class Commit:
     """One commit file, and the state before it."""
 
     __slots__ = (
-        *("version", "entry", "data", "content", "before", "log"),
-        *("actions", "kinds", "adds", "removes", "during", "_by_kind"),
+        *("version", "entry", "data", "content", "before", "during", "log"),
+        *("actions", "kinds", "adds", "removes", "removed", "is_ordinary", "_by_kind"),
     )
 
     def __init__(
@@ -52,19 +60,35 @@ class Commit:
         #: what could be understood
         self.actions: list[Action] = []
         groups: dict[type[Any], list[tuple[int, Any]]] = {}
-        for line in content.lines:
-            if line.action is not None:
-                self.actions.append(line.action)
-                groups.setdefault(type(line.action), []).append(line)
+        for number, action in content.lines:
+            if action is not None:
+                self.actions.append(action)
+                groups.setdefault(type(action), []).append((number, action))
         self._by_kind = groups
         #: the kinds of its actions
         self.kinds = frozenset(groups)
         self.adds: list[AddFile] = [add for _, add in groups.get(AddFile, ())]
         self.removes: list[RemoveFile] = [remove for _, remove in groups.get(RemoveFile, ())]
+        #: by path
+        self.removed = {remove.path: remove for remove in self.removes}
+        #: one commitInfo, in front, and then something else, all in canonical lines
+        self.is_ordinary = (
+            version > 0
+            and not content.found
+            and len(groups.get(CommitInfo, ())) == 1
+            and type(self.actions[0]) is CommitInfo
+            and len(groups) > 1
+            and self.kinds.isdisjoint(_SETTINGS)
+        )
         #: the state before, with the protocol and metaData of this very commit
         self.during = before
-        if TableProtocol in groups or MetaData in groups:
+        if not self.kinds.isdisjoint(_SETTINGS):
             self.during = before.with_settings(self.actions)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the protocol in force promises."""
+        return self.during.features
 
     def each(self, kind: type[_Kind]) -> list[tuple[int, _Kind]]:
         """The actions of a kind, with the number of their line."""

@@ -145,18 +145,30 @@ class Members:
         names = (field.name for field in rows.type)
         self._columns = dict(zip(names, rows.flatten(), strict=True))
 
-    def optional(self, name: str, kind: pa.DataType) -> Iterable[Any]:
+    def column(self, name: str, kind: pa.DataType | None = None) -> pa.Array | None:
+        """The member as an array, of a type if one is named; None where no row has it."""
         column = self._columns.get(name)
         if column is None or column.null_count == self._count:
-            return repeat(None, self._count)
-        values: list[Any] = (column if column.type == kind else column.cast(kind)).to_pylist()
-        return values
+            return None
+        return column if kind is None or column.type == kind else column.cast(kind)
 
-    def required(self, name: str, kind: pa.DataType) -> Iterable[Any]:
+    def required_column(self, name: str, kind: pa.DataType) -> pa.Array:
+        """The same of a member that every row must have."""
         column = self._columns.get(name)
         if column is None or column.null_count:
             raise _malformed(self._action, f"no {name}")
-        return self.optional(name, kind)
+        return column if column.type == kind else column.cast(kind)
+
+    def optional(self, name: str, kind: pa.DataType) -> Iterable[Any]:
+        column = self.column(name, kind)
+        if column is None:
+            return repeat(None, self._count)
+        values: list[Any] = column.to_pylist()
+        return values
+
+    def required(self, name: str, kind: pa.DataType) -> Iterable[Any]:
+        values: list[Any] = self.required_column(name, kind).to_pylist()
+        return values
 
     def maps(self, name: str) -> Iterable[StringMap | None]:
         column = self._columns.get(name)

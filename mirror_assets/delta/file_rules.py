@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _PLAIN_PATHS: Final = re.compile(r"(?:[\n/][A-Za-z0-9=+@,~-][A-Za-z0-9._=+@,~-]*+)*+")
 _Z85: Final = re.compile(r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]*")
 _UUID_TEXT_LENGTH: Final = 20
+#: partition values of one table; more are worked out anew
+_REMEMBERED: Final = 10_000
 _ADD_TYPES: Final = (str, dict, int, int, bool)
 #: milliseconds from 2001 to 5138: seconds and microseconds of our time are outside
 _MILLISECONDS: Final = range(10**12, 10**14)
@@ -61,8 +63,9 @@ def check_files(
         _check_adds(adds, rules, removed)
         _check_add_paths(adds, removed)
         findings += _odd_adds(adds, rules)
-    _check_distinct(adds, removes, removed)
-    if any(remove.deletion_timestamp is None for remove in removes):
+    if len(adds) + len(removes) > 1:
+        _check_distinct(adds, removes, removed)
+    if removes and any(remove.deletion_timestamp is None for remove in removes):
         message = "a remove has no deletionTimestamp: its file counts as expired at once"
         findings.append(_warning("DL-REM-02", message))
     return findings
@@ -80,7 +83,7 @@ def check_cdc(files: Sequence[CdcFile], rules: TableRules) -> list[Finding]:
         if cdc.data_change is not False:
             raise _breach("DL-CDC-02", f"cdc {short(cdc.path)} has dataChange other than false")
         check_new_path(cdc.path, "cdc", is_cdc=True)
-        _check_partition_values(cdc.path, cdc.partition_values, rules, set())
+        _check_partition_values(cdc.path, cdc.partition_values, rules)
         _check_tags(cdc.path, cdc.tags)
     if rules.change_data_feed_enabled:
         return []
@@ -107,7 +110,7 @@ def _check_distinct(
 def _check_adds(
     adds: Sequence[AddFile], rules: TableRules, removed: Mapping[str, RemoveFile]
 ) -> None:
-    accepted: set[tuple[object, ...]] = set()
+    accepted = rules.accepted
     partitioned = bool(rules.partition_names)
     needs_stats = rules.stats_needed_by is not None
     for add in adds:
@@ -119,7 +122,7 @@ def _check_adds(
         ):
             raise _add_type_breach(add)
         if (values or partitioned) and not _is_known(values, accepted):
-            _check_partition_values(path, values, rules, accepted)
+            _check_partition_values(path, values, rules)
         stats = add.stats
         if stats is not None:
             _check_stats(path, stats, rules, add.deletion_vector)
@@ -153,10 +156,7 @@ def _is_known(values: StringMap, accepted: set[tuple[object, ...]]) -> bool:
         return False
 
 
-def _check_partition_values(
-    path: str, values: StringMap, rules: TableRules, accepted: set[tuple[object, ...]]
-) -> None:
-    """`accepted` remembers what was found right: values repeat from file to file."""
+def _check_partition_values(path: str, values: StringMap, rules: TableRules) -> None:
     if type(values) is not dict or values.keys() != rules.partition_names:
         names = sorted(rules.partition_names)
         message = f"{short(path)} has the partition values {short(values)}, expected {names}"
@@ -167,7 +167,9 @@ def _check_partition_values(
             _check_partition_text(path, name, value, check)
         elif value is not None:
             raise _breach("DL-ADD-08", f"{short(path)}: {name!r} is {short(value)}, not a text")
-    accepted.add(tuple(values.items()))
+    if len(rules.accepted) >= _REMEMBERED:
+        rules.accepted.clear()
+    rules.accepted.add(tuple(values.items()))
 
 
 def _check_partition_text(path: str, name: str, value: str, check: TextCheck) -> None:
@@ -307,15 +309,16 @@ def _check_row_ids(action: FileAction, rule: str) -> None:
 
 
 def _odd_adds(adds: Sequence[AddFile], rules: TableRules) -> list[Finding]:
-    findings = []
-    odd = next((add for add in adds if add.modification_time not in _MILLISECONDS), None)
-    if odd is not None:
-        message = f"modificationTime {odd.modification_time} of {short(odd.path)} is no time in ms"
-        findings.append(_warning("DL-ADD-13", message))
-    if not rules.deletion_vectors_enabled and any(add.deletion_vector is not None for add in adds):
-        message = "a file with a deletion vector is added, but delta.enableDeletionVectors is off"
-        findings.append(_warning("DL-DV-02", message))
-    return findings
+    found: dict[str, str] = {}
+    for add in adds:
+        if add.modification_time not in _MILLISECONDS and "DL-ADD-13" not in found:
+            time = f"modificationTime {add.modification_time} of {short(add.path)}"
+            found["DL-ADD-13"] = f"{time} is no time in ms"
+        if add.deletion_vector is not None and not rules.deletion_vectors_enabled:
+            found["DL-DV-02"] = (
+                "a file with a deletion vector is added, but delta.enableDeletionVectors is off"
+            )
+    return [_warning(rule, message) for rule, message in found.items()]
 
 
 def _first_twice(actions: Iterable[FileAction]) -> str:

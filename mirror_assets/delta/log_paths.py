@@ -171,7 +171,7 @@ _PLAIN: Final[dict[str, type[CommitName | VersionChecksum | ClassicCheckpoint]]]
 
 def parse_log_path(name: str) -> LogPath:
     """The kind of a file by its name relative to `_delta_log`; `parse_log_path(p.name) == p`."""
-    if name == LastCheckpoint().name:
+    if name == LastCheckpoint.form:
         return LastCheckpoint()
     directory, slash, rest = name.partition("/")
     if slash:

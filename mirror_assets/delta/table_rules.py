@@ -7,7 +7,7 @@ does not pay for parsing the schema.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, Final
 
@@ -64,6 +64,8 @@ class TableRules:
     append_only: bool
     deletion_vectors_enabled: bool
     change_data_feed_enabled: bool
+    #: partition values that were found right: they repeat from file to file
+    accepted: set[tuple[object, ...]] = field(default_factory=set)
 
 
 def rules_of(protocol: TableProtocol, metadata: MetaData | None) -> TableRules:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from mirror_assets.conformance.history import History, num_records, physical_columns
-from mirror_assets.conformance.live_files import LiveFiles, key_hash, live_file
+from mirror_assets.conformance.file_columns import key_hash
+from mirror_assets.conformance.history import History, physical_columns
+from mirror_assets.conformance.live_files import LiveFiles
 from mirror_assets.conformance.one_commit import CommitBytes, commit_rules_asked, judge_commit
 from mirror_assets.conformance.report import Growth, Report
 from mirror_assets.conformance.rulebook import Profile, rulebook
@@ -99,7 +100,7 @@ def _state_before(
         state.remember_time(fact.info_before)
     live, paths = LiveFiles(), file.paths()
     for add in read_files_before(metastore, fact.table, version, paths):
-        live.put(add.path, live_file(add, num_records(add.stats)))
+        live.put(add)
     if "rowTracking" in state.features:  # the one who asks whether a file was there before
         for remove in read_tombstones_before(metastore, fact.table, version, paths):
             state.tombstones[key_hash(remove.path, remove.dv_id)] = remove.deletion_timestamp or 0

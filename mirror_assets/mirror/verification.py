@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from mirror_assets.conformance.checks import Found
-from mirror_assets.conformance.history import History, num_records
-from mirror_assets.conformance.live_files import LiveFiles, live_file
+from mirror_assets.conformance.history import History
+from mirror_assets.conformance.live_files import LiveFiles
 from mirror_assets.conformance.report import Report
 from mirror_assets.conformance.rulebook import Profile, rulebook
 from mirror_assets.conformance.validator import verify_log
@@ -88,22 +86,20 @@ class _Comparison:
             yield from self._files(version, live)
 
     def _files(self, version: int, live: LiveFiles) -> Iterator[Found]:
-        """Each live file of the newest version; a row of numbers per file is held."""
+        """Each live file of the newest version; a few numbers per file are held."""
         known = LiveFiles()
         for add in self.reader.live_files(self.facts.table.name, version):
-            known.put(add.path, live_file(add, num_records(add.stats)))
-        here, there = known.rows(), live.rows()
-        for rows_only, names, where in (
-            (here[~np.isin(here[:, 0], there[:, 0])], known, "is live in SQL only"),
-            (there[~np.isin(there[:, 0], here[:, 0])], live, "is live in the log only"),
+            known.put(add)
+        compared = known.files().against(live.files())
+        differ = compared.here.where(compared.here.fingerprint != compared.there.fingerprint)
+        for files, names, what in (
+            (compared.only_here, known, "is live in SQL only"),
+            (compared.only_there, live, "is live in the log only"),
+            (differ, known, "has other members in SQL"),
         ):
-            for row in rows_only[:_SHOWN]:
-                message = f"{short(names.path_of(int(row[0])))} {where}"
+            for key in files.key[:_SHOWN].tolist():
+                message = f"{short(names.path_of(key))} {what}"
                 yield Found(rule=_STATE, message=message, version=version)
-        _, ours, theirs = np.intersect1d(here[:, 0], there[:, 0], return_indices=True)
-        for row in here[ours][here[ours, 2] != there[theirs, 2]][:_SHOWN]:
-            message = f"{short(known.path_of(int(row[0])))} has other members in SQL"
-            yield Found(rule=_STATE, message=message, version=version)
 
 
 def _chosen(facts: LogFacts, listing: LogListing) -> set[int]:
