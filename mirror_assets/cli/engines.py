@@ -57,25 +57,30 @@ def choose_for_checkpoint(session: Session, engine: Engine, name: str) -> Choice
     from mirror_assets.delta.features import effective_features
 
     summary = session.reader.summary(name)
-    has_parts = "v2Checkpoint" in effective_features(summary.protocol)
-    if has_parts and summary.num_files >= _SPARK_FILES:
-        reason = f"{summary.num_files} files in sidecars, from {_SPARK_FILES} on"
-        return Choice(engine=Engine.SPARK, reason=reason)
-    kind = "in sidecars" if has_parts else "in one file"
-    return Choice(engine=Engine.ARROW, reason=f"{summary.num_files} files {kind}")
+    if "v2Checkpoint" not in effective_features(summary.protocol):
+        # one file is one task: Spark would only move it
+        return Choice(engine=Engine.ARROW, reason=f"{summary.num_files} files in one file")
+    measured = f"{summary.num_files} files in sidecars"
+    bounds = f"Spark from {_SPARK_FILES} on"
+    return _by_size(measured, bounds, is_bulk=summary.num_files >= _SPARK_FILES)
 
 
-def choose_for_mirror(session: Session, engine: Engine, tables: list[str] | None) -> Choice:
+def choose_for_mirror(
+    session: Session, engine: Engine, tables: list[str] | None, to_version: int | None
+) -> Choice:
     """By the number of pending commits, and of the tables that have some."""
     if engine is not Engine.AUTO:
         return Choice(engine=engine, reason="asked for")
     from mirror_assets.metastore.mirror_state import read_mirror_states
 
     states = read_mirror_states(session.metastore, tables, percentiles=False)
-    behind = [state.lag_versions for state in states if state.lag_versions > 0]
-    reason = f"{sum(behind)} pending commits of {len(behind)} tables"
+    goals = [(s, s.head_version if to_version is None else to_version) for s in states]
+    pending = [min(g, s.head_version) - s.mirrored_version for s, g in goals if not s.is_stopped]
+    behind = [count for count in pending if count > 0]
+    measured = f"{sum(behind)} pending commits of {len(behind)} tables"
+    bounds = f"Spark from {_SPARK_COMMITS} of {_SPARK_TABLES} on"
     is_bulk = sum(behind) >= _SPARK_COMMITS and len(behind) >= _SPARK_TABLES
-    return Choice(engine=Engine.SPARK if is_bulk else Engine.ARROW, reason=reason)
+    return _by_size(measured, bounds, is_bulk=is_bulk)
 
 
 def choose_for_reconcile(
@@ -90,9 +95,15 @@ def choose_for_reconcile(
         return Choice(engine=Engine.ARROW, reason="only --mode full reads the commit files")
     states = read_mirror_states(session.metastore, tables, percentiles=False)
     files = sum(state.mirrored_version + 1 for state in states)
-    reason = f"{files} commit files of {len(states)} tables"
+    measured = f"{files} published commits of {len(states)} tables"
+    bounds = f"Spark from {_SPARK_FILES_READ} of {_SPARK_TABLES} on"
     is_bulk = files >= _SPARK_FILES_READ and len(states) >= _SPARK_TABLES
-    return Choice(engine=Engine.SPARK if is_bulk else Engine.ARROW, reason=reason)
+    return _by_size(measured, bounds, is_bulk=is_bulk)
+
+
+def _by_size(measured: str, bounds: str, *, is_bulk: bool) -> Choice:
+    engine = Engine.SPARK if is_bulk else Engine.ARROW
+    return Choice(engine=engine, reason=f"{measured}; {bounds}")
 
 
 @contextmanager

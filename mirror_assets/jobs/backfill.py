@@ -1,4 +1,4 @@
-"""Publish what is pending, tables side by side: `backfill [NAME...] [--to-version N]`."""
+"""Publish what is pending, and checkpoints that are due: `backfill [NAME...] [--to-version N]`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from mirror_assets.jobs.submitting import Arguments, Document, arguments, reached, run_submitted
 from mirror_assets.metastore.mirror_state import OK, PAUSED, read_mirror_states
+from mirror_assets.mirror.bulk.checkpoints import build_due_checkpoints
 from mirror_assets.mirror.bulk.logs import backfill
 
 
@@ -26,10 +27,12 @@ def main(spark: SparkSession, args: Sequence[str]) -> Document:
     workers, access = reached(spark, given)
     names = given.names or None
     commits = backfill(workers, access, names, to_version=given.to_version)
+    built = build_due_checkpoints(workers, access, names)
     tables = [
         {
             "table": state.table,
             "commits": commits.get(state.table, 0),
+            "checkpoints": built.get(state.table, 0),
             "mirrored_version": state.mirrored_version,
             "state": state.state,
             "reason": state.reason,
@@ -37,7 +40,7 @@ def main(spark: SparkSession, args: Sequence[str]) -> Document:
             "failed": bool(state.last_error) or (state.is_stopped and state.state != PAUSED),
         }
         for state in read_mirror_states(access.metastore(), names, percentiles=False)
-        if state.table in commits or state.state != OK
+        if state.table in commits or state.table in built or state.state != OK
     ]
     ok = not any(table["failed"] for table in tables)
     return {"ok": ok, "job": "backfill", "tables": tables}

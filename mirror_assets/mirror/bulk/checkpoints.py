@@ -20,11 +20,11 @@ from mirror_assets.delta.checkpoint_content import CheckpointContent
 from mirror_assets.delta.features import effective_features
 from mirror_assets.delta.sidecar_plan import Part
 from mirror_assets.metastore.arrow_reader import ArrowReader
-from mirror_assets.metastore.checkpoint_queue import BuiltCheckpoint
+from mirror_assets.metastore.checkpoint_queue import BuiltCheckpoint, CheckpointQueue
 from mirror_assets.metastore.checkpoint_source import CheckpointSource
 from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.mirror.breakers import Breakers
-from mirror_assets.mirror.bulk.runner import Facts, Runner
+from mirror_assets.mirror.bulk.runner import Facts, Runner, in_groups
 from mirror_assets.mirror.maintenance import Checkpoints
 from mirror_assets.mirror.service import Mirror
 from mirror_assets.mirror.v2_checkpoint import Placed, write_part
@@ -60,6 +60,19 @@ def build_checkpoints(
     return [BuiltCheckpoint(**fact) for fact in facts]
 
 
+def build_due_checkpoints(
+    workers: Runner, access: Access, names: Sequence[str] | None = None
+) -> dict[str, int]:
+    """Build the checkpoints that are due, as a mirror does beside publishing; how many by table.
+
+    What fails is recorded in SQL and tried again by the next mirror; it is no error here.
+    """
+    candidates = CheckpointQueue(access.metastore()).candidates(names)
+    groups = in_groups([candidate.name for candidate in candidates])
+    facts = workers.run(groups, partial(_build_due, access))
+    return {name: 1 for fact in facts for name in fact["built"]}
+
+
 def mirror_of(access: Access) -> Mirror:
     """The mirror of this process, as the access says."""
     return Mirror(
@@ -74,6 +87,12 @@ def mirror_of(access: Access) -> Mirror:
 def _build(access: Access, wanted: tuple[str, int | None]) -> Facts:
     """Runs in a task."""
     return asdict(mirror_of(access).checkpoints.build(*wanted))
+
+
+def _build_due(access: Access, names: Sequence[str]) -> Facts:
+    """Runs in a task."""
+    done = mirror_of(access).checkpoints.run_due(names)
+    return {"built": [name for name, built in done.items() if isinstance(built, BuiltCheckpoint)]}
 
 
 def _place_parts(

@@ -18,14 +18,12 @@ from mirror_assets.metastore.heads import TableState
 from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.metastore.mirror_state import read_mirror_states
 from mirror_assets.mirror.bulk.checkpoints import mirror_of
-from mirror_assets.mirror.bulk.runner import Facts, Runner
+from mirror_assets.mirror.bulk.runner import Facts, Runner, in_groups
 from mirror_assets.mirror.log_checks import check_log, open_log
 from mirror_assets.mirror.rebuild import Rebuilt, rebuild
 from mirror_assets.pipeline.access import Access
 from mirror_assets.storage.reader_options import reader_options
 
-#: tables of one work item: a task is worth starting for many versions
-_TABLES_PER_ITEM: Final = 10
 _PATIENCE_S: Final = 120.0
 
 
@@ -46,11 +44,7 @@ def backfill(
         for state in read_mirror_states(access.metastore(), names, percentiles=False)
         if state.lag_versions > 0 and not state.is_stopped
     ]
-    groups = [
-        behind[start : start + _TABLES_PER_ITEM]
-        for start in range(0, len(behind), _TABLES_PER_ITEM)
-    ]
-    facts = workers.run(groups, partial(_publish, access, to_version))
+    facts = workers.run(in_groups(behind), partial(_publish, access, to_version))
     return {name: count for fact in facts for name, count in fact["commits"].items()}
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 
 Item = TypeVar("Item")
 Facts = dict[str, Any]
+
+#: tables of one work item, where most of them have little to do: a task is worth starting for many
+_TABLES_PER_ITEM: Final = 10
 
 
 class Runner(Protocol):
@@ -32,3 +35,9 @@ class InProcess:
         """As `Runner` says; facts take the road through JSON that they take from Spark."""
         del slices
         return [orjson.loads(orjson.dumps(task(item))) for item in items]
+
+
+def in_groups(tables: Sequence[str]) -> list[Sequence[str]]:
+    """Tables as work items."""
+    step = _TABLES_PER_ITEM
+    return [tables[start : start + step] for start in range(0, len(tables), step)]
