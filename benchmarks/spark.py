@@ -6,18 +6,18 @@ contenders, the first round warms it up, and the calmest of the others counts.
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks import spark_source
 from benchmarks.bench import Bench
-from benchmarks.measuring import Sample, calmest
 from benchmarks.reporting import Result
 from benchmarks.samples import PARTITION_COLUMNS, SCHEMA, a_metastore, adds
+from benchmarks.spark_measuring import measured, ratio, turns
 from mirror_assets.delta.features import protocol_with
 from mirror_assets.metastore.database import Metastore
 from mirror_assets.metastore.log_reader import LogReader
@@ -27,21 +27,25 @@ from mirror_assets.mirror.bulk.checkpoints import build_checkpoint
 from mirror_assets.mirror.bulk.logs import backfill
 from mirror_assets.mirror.service import Mirror
 from mirror_assets.pipeline.access import Access
-from mirror_assets.pipeline.session import SparkOptions, open_session
+from mirror_assets.pipeline.session import SparkOptions, open_session, settings_of
 from mirror_assets.pipeline.table_writer import NewTable, write_table
 from mirror_assets.pipeline.work import Workers
 
+_PACKAGES: Final = "spark.jars.packages"
+
 
 def run(bench: Bench) -> Iterator[Result]:
-    """Writing, then checkpoints, then a backfill, in one session."""
+    """Writing, then checkpoints, a backfill, and the metastore as a source, in one session."""
     memory = "1g" if bench.quick else "3g"
-    conf = {"spark.ui.enabled": "false"}
-    spark = open_session(SparkOptions(master="local[2]", delta=True, memory=memory, conf=conf))
+    options = SparkOptions(master="local[2]", delta=True, memory=memory)
+    packages = ",".join((settings_of(options)[_PACKAGES], *spark_source.JDBC_PACKAGES))
+    spark = open_session(replace(options, conf={_PACKAGES: packages}))
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield from _writing(bench, spark)
         yield from _checkpoints(bench, spark)
         yield from _backfill(bench, spark)
+        yield from spark_source.run(bench, spark)
     finally:
         spark.stop()
 
@@ -64,10 +68,10 @@ def _writing(bench: Bench, spark: SparkSession) -> Iterator[Result]:
     def delta(number: int) -> None:
         by_delta(frame, places["delta"] / str(number))
 
-    mine, peer = _turns(bench.of(4, 1), ours, delta)
+    mine, peer = turns(bench.of(4, 1), ours, delta)
     what = f"DataFrame of {rows:,} rows in 20 partitions, written and committed, "
-    yield _result("31", f"{what}CPU", mine.cpu, ("Delta Spark's write", peer.cpu), 1.1)
-    yield _result("31", f"{what}wall", mine.wall, ("Delta Spark's write", peer.wall), None)
+    yield ratio("31", f"{what}CPU", mine.cpu, ("Delta Spark's write", peer.cpu), 1.1)
+    yield ratio("31", f"{what}wall", mine.wall, ("Delta Spark's write", peer.wall), None)
     sizes = [_data_bytes(places[name]) / 1e6 for name in ("ours", "delta")]
     yield Result(
         goal="31",
@@ -94,13 +98,13 @@ def _checkpoints(bench: Bench, spark: SparkSession) -> Iterator[Result]:
         root = bench.path(name)
         table = _filled(metastore, f"bench.{name}", root, files, v2=name == "v2")
         Mirror(metastore).settle([table], patience_s=600)
-        mine = _measured(lambda table=table: build_checkpoint(workers, access, table))
+        mine = measured(lambda table=table: build_checkpoint(workers, access, table))
         peer_root = bench.path(f"{name}-peer")
         peer_table = _filled(metastore, f"bench.{name}_peer", peer_root, files, v2=name == "v2")
         Mirror(metastore).settle([peer_table], patience_s=600)
-        peer = _measured(lambda root=peer_root: _delta_checkpoint(spark, root))
+        peer = measured(lambda root=peer_root: _delta_checkpoint(spark, root))
         what = f"{name} checkpoint of {files:,} files by Spark tasks, Postgres, CPU"
-        yield _result("32", what, mine.cpu, ("Delta Spark's checkpoint()", peer.cpu), bound)
+        yield ratio("32", what, mine.cpu, ("Delta Spark's checkpoint()", peer.cpu), bound)
     metastore.close()
 
 
@@ -138,48 +142,12 @@ def _backfill(bench: Bench, spark: SparkSession) -> Iterator[Result]:
                 writer.commit(name, adds(1, version))
             listed.append(name)
     workers.run([0, 1], lambda number: {"warm": number})
-    mine = _measured(lambda: backfill(workers, access, names["spark"]))
-    peer = _measured(lambda: Mirror(metastore).settle(names["own"], patience_s=600))
+    mine = measured(lambda: backfill(workers, access, names["spark"]))
+    peer = measured(lambda: Mirror(metastore).settle(names["own"], patience_s=600))
     what = f"backfill of {tables} tables x {versions} versions by Spark, Postgres, CPU"
-    yield _result("33", what, mine.cpu, ("the in-process engine", peer.cpu), 1.5)
+    yield ratio("33", what, mine.cpu, ("the in-process engine", peer.cpu), 1.5)
     metastore.close()
-
-
-def _turns(rounds: int, *contenders: Callable[[int], None]) -> list[Sample]:
-    """The first round is for warming up."""
-    taken: list[list[Sample]] = [[] for _ in contenders]
-    for number in range(rounds + 1):
-        for samples, contender in zip(taken, contenders, strict=True):
-            samples.append(_measured(lambda call=contender, at=number: call(at)))
-    return [calmest(samples[1:]) for samples in taken]
-
-
-def _measured(call: Callable[[], object]) -> Sample:
-    cpu, wall = _tree_cpu(os.getpid()), time.perf_counter()
-    call()
-    return Sample(wall=time.perf_counter() - wall, cpu=_tree_cpu(os.getpid()) - cpu)
-
-
-def _tree_cpu(process: int) -> float:
-    """CPU seconds so far of a process, all below it, and those of them that have ended."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        children = Path(f"/proc/{process}/task/{process}/children")
-        below = [int(child) for child in children.read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    own = sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
-    return own + sum(_tree_cpu(child) for child in below)
 
 
 def _data_bytes(root: Path) -> int:
     return sum(f.stat().st_size for f in root.rglob("part-*.parquet"))
-
-
-def _result(
-    goal: str, what: str, ours: float, peer: tuple[str, float], bound: float | None
-) -> Result:
-    against, theirs = peer
-    return Result(
-        goal=goal, what=what, unit="s", ours=ours, against=against, theirs=theirs, bound=bound
-    )

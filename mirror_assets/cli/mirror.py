@@ -65,7 +65,7 @@ def mirror(
     if follow and to_version is not None:
         raise UsageError("--follow has no last version: give it or --to-version, not both")
     tables = _known(session, names or [])
-    choice = choose_for_mirror(session, Engine.ARROW if follow else engine, tables)
+    choice = choose_for_mirror(session, Engine.ARROW if follow else engine, tables, to_version)
     if follow:
         followed = _follow(session, tables)
     elif choice.engine is Engine.SPARK:
@@ -202,17 +202,14 @@ def _once(session: Session, tables: list[str] | None, to_version: int | None) ->
 
 
 def _by_spark(session: Session, tables: list[str] | None, to_version: int | None) -> Followed:
-    from mirror_assets.metastore.checkpoint_queue import BuiltCheckpoint
+    from mirror_assets.mirror.bulk.checkpoints import build_due_checkpoints
     from mirror_assets.mirror.bulk.logs import backfill
     from mirror_assets.mirror.follower import Followed
 
     with spark_workers(session) as (workers, access):
         commits = backfill(workers, access, tables, to_version=to_version)
-    built = session.mirror.checkpoints.run_due(tables)
-    return Followed(
-        commits=Counter(commits),
-        checkpoints=Counter(n for n, done in built.items() if isinstance(done, BuiltCheckpoint)),
-    )
+        built = build_due_checkpoints(workers, access, tables)
+    return Followed(commits=Counter(commits), checkpoints=Counter(built))
 
 
 def _spark_checkpoint(

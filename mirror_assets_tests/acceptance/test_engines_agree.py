@@ -1,6 +1,6 @@
 """Checkpoints by Spark tasks and by this process hold the same rows, decoded and counted.
 
-MIRROR_TEST_CORPORA_STEP=1 takes every table of the corpora, MIRROR_TEST_FILES=1000000 as many adds.
+MIRROR_TEST_CORPORA_STEP=1 takes every table of the corpora; MIRROR_TEST_FILES is how many adds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.samples import PARTITION_COLUMNS, SCHEMA, adds
+from benchmarks.samples import version_zero, write_commit_file
 from mirror_assets.delta import sidecar_plan
+from mirror_assets.delta.features import protocol_with
 from mirror_assets.errors import UnsupportedTableError
 from mirror_assets.metastore.importer import import_table
+from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.metastore.log_writer import SqlTxnLogWriter
-from mirror_assets.metastore.registry import create_table
 from mirror_assets.mirror.bulk.checkpoints import build_checkpoint, build_checkpoints
 from mirror_assets.mirror.service import Mirror
 from mirror_assets.pipeline.access import Access
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from mirror_assets_tests.acceptance.rebuilt import Corpus
 
 STEP = 6
-FILES = int(os.environ.get("MIRROR_TEST_FILES", "20000"))
+FILES = int(os.environ.get("MIRROR_TEST_FILES", "1000000"))
 COMMITS = 20
+LARGE = "large.t"
 #: what says where the rest of a V2 checkpoint lies
 LAYOUT = ("sidecar", "checkpointMetadata")
 
@@ -67,24 +69,31 @@ def test_both_engines_build_the_same_checkpoints_of_the_corpora(
     assert len(own) > 0.8 * len(chosen)
 
 
-@pytest.mark.parametrize("kind", ["classic", "v2"])
-def test_both_engines_build_the_same_checkpoint_of_a_large_table(
-    kind: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_both_engines_build_the_same_checkpoints_of_a_million_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sidecar_plan, "_SMALLEST_TARGET", FILES // 8)
     url, root = f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path / "table"
+    _write_large_log(root)
     with a_metastore(url) as metastore:
-        _large(metastore, root, {"delta.feature.v2Checkpoint": "supported"} if kind == "v2" else {})
-        Mirror(metastore).checkpoints.build("large.t")
-        aside = _set_aside(root)
-        built = build_checkpoint(Workers(spark), Access.to(url), "large.t")
+        taken = import_table(metastore, open_log(str(root)), LARGE)
+        assert (taken.num_files, taken.version) == (FILES, COMMITS)
+        for kind, sidecars in (("classic", 0), ("v2", 2)):
+            if kind == "v2":
+                _allow_sidecars(metastore)
+            mine = Mirror(metastore).checkpoints.build(LARGE)
+            aside = _set_aside(root)
+            theirs = build_checkpoint(Workers(spark), Access.to(url), LARGE)
+            assert (mine.is_new, theirs.is_new) == (True, True)
+            assert (mine.version, mine.actions) == (theirs.version, theirs.actions)
 
-    found = _content(root / "_delta_log")
-    assert found == _content(aside)
-    # and the protocol, and the metadata
-    assert sum(rows.count for rows in found) == FILES + 2 <= built.actions
-    sidecars = [len(list(log.glob("_sidecars/*"))) for log in (aside, root / "_delta_log")]
-    assert (min(sidecars) > 2) if kind == "v2" else (sidecars == [0, 0])
+            found = _content(root / "_delta_log")
+            assert found == _content(aside), kind
+            # and the protocol, and the metadata
+            assert sum(rows.count for rows in found) == FILES + 2, kind
+            for log in (aside, root / "_delta_log"):
+                parts = len(list(log.glob("_sidecars/*")))
+                assert (parts > sidecars) if sidecars else (parts == 0)
 
 
 def _with_its_log(metastore: Metastore, original: Path, root: Path) -> Path:
@@ -99,19 +108,35 @@ def _with_its_log(metastore: Metastore, original: Path, root: Path) -> Path:
     return root
 
 
-def _large(metastore: Metastore, root: Path, configuration: dict[str, str]) -> None:
-    create_table(
-        metastore,
-        "large.t",
-        str(root),
-        SCHEMA,
-        partition_columns=PARTITION_COLUMNS,
-        configuration=configuration,
+def _write_large_log(root: Path) -> None:
+    """Commits of many small adds, with statistics and partitions, as another writer left them."""
+    log, share = root / "_delta_log", FILES // COMMITS
+    log.mkdir(parents=True)
+    write_commit_file(log, 0, version_zero())
+    for commit in range(COMMITS):
+        lines = (_add_line(number) for number in range(commit * share, (commit + 1) * share))
+        (log / f"{commit + 1:020}.json").write_text("".join(lines))
+
+
+def _add_line(number: int) -> str:
+    day, region = f"2026-01-{number % 28 + 1:02}", ("emea", "apac", "amer")[number % 3]
+    stats = (
+        f'{{\\"numRecords\\":{number % 1000},\\"minValues\\":{{\\"order_id\\":{number}}},'
+        f'\\"maxValues\\":{{\\"order_id\\":{number + 9}}},\\"nullCount\\":{{\\"order_id\\":0}}}}'
     )
-    writer, share = SqlTxnLogWriter(metastore), FILES // COMMITS
-    for number in range(COMMITS):
-        writer.commit("large.t", adds(share, number * share))
-    Mirror(metastore).settle(patience_s=600)
+    return (
+        f'{{"add":{{"path":"day={day}/region={region}/part-{number:08x}.parquet",'
+        f'"partitionValues":{{"day":"{day}","region":"{region}"}},"size":{number + 1},'
+        f'"modificationTime":{1_790_000_000_000 + number},"dataChange":true,"stats":"{stats}"}}}}\n'
+    )
+
+
+def _allow_sidecars(metastore: Metastore) -> None:
+    protocol = LogReader(metastore).summary(LARGE).protocol
+    wanted = protocol_with(protocol, {"v2Checkpoint"})
+    SqlTxnLogWriter(metastore).commit(LARGE, [wanted])
+    (published,) = Mirror(metastore).settle(patience_s=600)
+    assert published.failure is None
 
 
 def _set_aside(root: Path) -> Path:

@@ -99,6 +99,8 @@ def test_the_command_line_mirrors_and_checkpoints_by_spark_and_says_why(
     for words, engine, reason in [
         (["mirror", "--engine", "spark"], "spark", "asked for"),
         (["checkpoint", TABLE, "--engine", "spark"], "spark", "asked for"),
+        (["reconcile", "--mode", "full", "--engine", "spark"], "spark", "asked for"),
+        (["reconcile"], "arrow", "only --mode full"),
         (["mirror"], "arrow", "0 pending commits of 0 tables"),
         (["checkpoint", TABLE], "arrow", "files in one file"),
     ]:

@@ -20,19 +20,19 @@ from mirror_assets.delta.checkpoint_content import CheckpointContent
 from mirror_assets.delta.features import effective_features
 from mirror_assets.delta.sidecar_plan import Part
 from mirror_assets.metastore.arrow_reader import ArrowReader
-from mirror_assets.metastore.checkpoint_queue import BuiltCheckpoint
+from mirror_assets.metastore.checkpoint_queue import BuiltCheckpoint, CheckpointQueue
 from mirror_assets.metastore.checkpoint_source import CheckpointSource
 from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.mirror.breakers import Breakers
+from mirror_assets.mirror.bulk.runner import Facts, Runner, in_groups
 from mirror_assets.mirror.maintenance import Checkpoints
 from mirror_assets.mirror.service import Mirror
 from mirror_assets.mirror.v2_checkpoint import Placed, write_part
 from mirror_assets.pipeline.access import Access
-from mirror_assets.pipeline.work import Facts, Workers
 
 
 def build_checkpoint(
-    workers: Workers, access: Access, name: str, version: int | None = None
+    workers: Runner, access: Access, name: str, version: int | None = None
 ) -> BuiltCheckpoint:
     """Build the checkpoint of one table; the newest published version by default.
 
@@ -53,17 +53,34 @@ def build_checkpoint(
 
 
 def build_checkpoints(
-    workers: Workers, access: Access, wanted: Sequence[tuple[str, int | None]]
+    workers: Runner, access: Access, wanted: Sequence[tuple[str, int | None]]
 ) -> list[BuiltCheckpoint]:
     """Build the checkpoints of many tables, each in one task."""
     facts = workers.run(wanted, partial(_build, access))
     return [BuiltCheckpoint(**fact) for fact in facts]
 
 
+def build_due_checkpoints(
+    workers: Runner, access: Access, names: Sequence[str] | None = None
+) -> dict[str, int]:
+    """Build the checkpoints that are due, as a mirror does beside publishing; how many by table.
+
+    What fails is recorded in SQL and tried again by the next mirror; it is no error here.
+    """
+    candidates = CheckpointQueue(access.metastore()).candidates(names)
+    groups = in_groups([candidate.name for candidate in candidates])
+    facts = workers.run(groups, partial(_build_due, access))
+    return {name: 1 for fact in facts for name in fact["built"]}
+
+
 def mirror_of(access: Access) -> Mirror:
     """The mirror of this process, as the access says."""
     return Mirror(
-        access.metastore(), options=access.store_options(), allowed_roots=access.allowed_roots
+        access.metastore(),
+        options=access.store_options(),
+        allowed_roots=access.allowed_roots,
+        single_writer=access.single_writer,
+        checksums=access.checksums,
     )
 
 
@@ -72,8 +89,14 @@ def _build(access: Access, wanted: tuple[str, int | None]) -> Facts:
     return asdict(mirror_of(access).checkpoints.build(*wanted))
 
 
+def _build_due(access: Access, names: Sequence[str]) -> Facts:
+    """Runs in a task."""
+    done = mirror_of(access).checkpoints.run_due(names)
+    return {"built": [name for name, built in done.items() if isinstance(built, BuiltCheckpoint)]}
+
+
 def _place_parts(
-    workers: Workers, access: Access, source: CheckpointSource, parts: Sequence[Part]
+    workers: Runner, access: Access, source: CheckpointSource, parts: Sequence[Part]
 ) -> list[Placed | None]:
     task = partial(_place, access, source.table.name, source.version, source.now_ms)
     return [_placed(fact) for fact in workers.run(parts, task)]

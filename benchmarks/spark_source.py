@@ -1,0 +1,93 @@
+"""The metastore as a Spark source, beside JDBC over the same rows in as many tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from sqlalchemy import make_url
+
+from benchmarks.bench import Bench
+from benchmarks.reporting import Result
+from benchmarks.samples import PARTITION_COLUMNS, SCHEMA, a_metastore, adds
+from benchmarks.spark_measuring import ratio, turns
+from mirror_assets.metastore.log_reader import LogReader
+from mirror_assets.metastore.log_writer import SqlTxnLogWriter
+from mirror_assets.metastore.registry import create_table
+from mirror_assets.pipeline.access import Access
+from mirror_assets.pipeline.metastore_source import FORMAT, register_metastore
+
+#: what `run` needs in its session
+JDBC_PACKAGES: Final = ("org.postgresql:postgresql:42.7.14", "org.xerial:sqlite-jdbc:3.54.1.0")
+_COLUMNS: Final = "version, path, partition_values, size, modification_time, stats"
+_COMMITS: Final = 20
+_TASKS: Final = 4
+#: by engine, how much of JDBC's CPU we may take
+_BOUNDS: Final = {"postgresql": ("Postgres", 2.2), "sqlite": ("SQLite", 1.0)}
+
+
+def run(bench: Bench, spark: SparkSession) -> Iterator[Result]:
+    """All live files of one table, every column that says something of a file, into nothing."""
+    files = bench.of(1_000_000, 2_000)
+    for engine, (named, bound) in _BOUNDS.items():
+        url = bench.url(engine)
+        _fill(url, files)
+        ours, jdbc = _by_source(spark, url), _by_jdbc(spark, url)
+        assert ours().count() == jdbc().count() == files
+        mine, peer = turns(
+            bench.of(3, 1), lambda _, read=ours: _drain(read()), lambda _, read=jdbc: _drain(read())
+        )
+        what = f"{files:,} rows of the metastore source, {named}, CPU"
+        yield ratio("34", what, mine.cpu, ("Spark's JDBC", peer.cpu), bound)
+
+
+def _fill(url: str, files: int) -> None:
+    metastore = a_metastore(url)
+    create_table(
+        metastore, "bench.t", "memory://bench/t", SCHEMA, partition_columns=PARTITION_COLUMNS
+    )
+    writer, share = SqlTxnLogWriter(metastore), files // _COMMITS
+    for number in range(_COMMITS):
+        writer.commit("bench.t", adds(share, number * share))
+    metastore.close()
+
+
+def _by_source(spark: SparkSession, url: str) -> Callable[[], DataFrame]:
+    register_metastore(spark, Access.to(url))
+    options = {"view": "files", "table": "bench.t", "slices": str(_TASKS), "columns": _COLUMNS}
+    return lambda: spark.read.format(FORMAT).options(**options).load()
+
+
+def _by_jdbc(spark: SparkSession, url: str) -> Callable[[], DataFrame]:
+    """The same rows at the same version; where the slices begin is told by hand."""
+    metastore = a_metastore(url)
+    table = LogReader(metastore).table("bench.t")
+    metastore.close()
+    live = f"removed_version is null or removed_version > {table.head_version}"
+    query = f"select {_COLUMNS} from dl_add_files where table_id = {table.table_id} and ({live})"
+    options: dict[str, Any] = {
+        **_address(url),
+        "dbtable": f"({query}) t",
+        "partitionColumn": "version",
+        "lowerBound": 1,
+        "upperBound": table.head_version + 1,
+        "numPartitions": _TASKS,
+        "fetchsize": 10_000,
+    }
+    return lambda: spark.read.format("jdbc").options(**options).load()
+
+
+def _address(url: str) -> dict[str, str]:
+    place = make_url(url)
+    if place.get_backend_name() == "sqlite":
+        return {"url": f"jdbc:sqlite:{place.database}", "driver": "org.sqlite.JDBC"}
+    return {
+        "url": f"jdbc:postgresql://{place.host}:{place.port}/{place.database}",
+        "user": place.username or "",
+        "password": place.password or "",
+    }
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
