@@ -10,6 +10,7 @@ import dagster as dg
 
 from mirror_assets.defs.access import MirrorAccess
 from mirror_assets.defs.alert_sensors import alerts_sensor, run_failure
+from mirror_assets.defs.first_checks import first_checks_sensor
 from mirror_assets.defs.follow import follow
 from mirror_assets.defs.keys import TableKeys
 from mirror_assets.defs.maintenance import JOBS
@@ -44,6 +45,7 @@ def build_definitions(registry: Registry | None = None) -> dg.Definitions:
         sensors=[
             sql_versions_sensor(registry),
             registry_sensor(tables.broken, registry.problem),
+            first_checks_sensor(checking),
             alerts_sensor(registry.settings),
             run_failure,
         ],
