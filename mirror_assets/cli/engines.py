@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from mirror_assets.cli.session import Session
@@ -21,13 +20,14 @@ from mirror_assets.cli.session import Session
 if TYPE_CHECKING:
     from mirror_assets.pipeline.access import Access
     from mirror_assets.pipeline.work import Workers
-    from mirror_assets.storage.options import StoreOptions
 
 #: live files from which the sidecars of one checkpoint are worth a session
 _SPARK_FILES: Final = 5_000_000
 #: pending commits from which a backfill is, if they are of enough tables to go side by side
 _SPARK_COMMITS: Final = 50_000
 _SPARK_TABLES: Final = 20
+#: commit files from which reading them all is, under the same condition
+_SPARK_FILES_READ: Final = 500_000
 
 
 class Engine(StrEnum):
@@ -78,19 +78,32 @@ def choose_for_mirror(session: Session, engine: Engine, tables: list[str] | None
     return Choice(engine=Engine.SPARK if is_bulk else Engine.ARROW, reason=reason)
 
 
+def choose_for_reconcile(
+    session: Session, engine: Engine, tables: list[str], *, reads_all: bool
+) -> Choice:
+    """By the number of commit files that are read, and of the tables that have them."""
+    if engine is not Engine.AUTO:
+        return Choice(engine=engine, reason="asked for")
+    from mirror_assets.metastore.mirror_state import read_mirror_states
+
+    if not reads_all:
+        return Choice(engine=Engine.ARROW, reason="only --mode full reads the commit files")
+    states = read_mirror_states(session.metastore, tables, percentiles=False)
+    files = sum(state.mirrored_version + 1 for state in states)
+    reason = f"{files} commit files of {len(states)} tables"
+    is_bulk = files >= _SPARK_FILES_READ and len(states) >= _SPARK_TABLES
+    return Choice(engine=Engine.SPARK if is_bulk else Engine.ARROW, reason=reason)
+
+
 @contextmanager
 def spark_workers(session: Session) -> Iterator[tuple[Workers, Access]]:
     """A Spark session for one command, and how its tasks reach SQL and the stores."""
-    from mirror_assets.pipeline.access import Access
+    from mirror_assets.jobs.reaching import access_here
     from mirror_assets.pipeline.session import SparkOptions, open_session
     from mirror_assets.pipeline.work import Workers
 
     settings = session.settings
-    access = Access(
-        metastore_url=partial(_metastore_url, session.metastore_url),
-        store_options=_store_options,
-        allowed_roots=settings.allowed_roots,
-    )
+    access = access_here(settings, session.metastore_url)
     # Spark's own bars, one for each stage, for who is looking
     bars = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
     spark = open_session(SparkOptions(master=settings.spark_master, conf=bars))
@@ -98,17 +111,3 @@ def spark_workers(session: Session) -> Iterator[tuple[Workers, Access]]:
         yield Workers(spark), access
     finally:
         spark.stop()
-
-
-def _metastore_url(option: str | None) -> str:
-    """In a task: by the settings of its machine, unless the command line named one."""
-    from mirror_assets.settings import load_settings
-
-    return load_settings({"metastore_url": option}).settings.metastore_url.get_secret_value()
-
-
-def _store_options() -> StoreOptions:
-    """In a task: credentials are those of its machine."""
-    from mirror_assets.settings import load_settings
-
-    return load_settings().settings.store_options()

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mirror_assets.cli.engines import Engine, choose_for_reconcile, spark_workers
 from mirror_assets.cli.exits import ExitCode
 from mirror_assets.cli.session import Session
 from mirror_assets.delta.actions import INT64_MAX
-from mirror_assets.errors import MirrorAssetsError
 from mirror_assets.findings import Finding, Severity
 
 if TYPE_CHECKING:
@@ -67,13 +67,17 @@ def reconcile(
     apply: Annotated[
         bool, typer.Option("--apply", help="Make the planned repairs; else only the plan.")
     ] = False,
+    engine: Annotated[
+        Engine, typer.Option(help="In this process (arrow), by Spark, or by size.")
+    ] = Engine.AUTO,
 ) -> ExitCode:
     """Compare logs with SQL, and repair what is provably safe."""
     from mirror_assets.mirror.reconciler import highest
 
     tables = [session.reader.table(name).name for name in names or ()]
     tables = tables or [record.name for record in session.reader.tables()]
-    reports = [_reconciled(session, name, mode, apply=apply) for name in tables]
+    choice = choose_for_reconcile(session, engine, tables, reads_all=mode is ReconcileMode.FULL)
+    reports = _reconciled(session, tables, mode, choice.engine, apply=apply)
     findings = [finding for report in reports for finding in report.findings]
     next_mode = highest([report.recommended_next_mode for report in reports])
     document = {
@@ -81,6 +85,7 @@ def reconcile(
         "plan": [repair.as_dict() for report in reports for repair in report.plan],
         "applied": [repair.as_dict() for report in reports for repair in report.applied],
         "recommended_next_mode": next_mode.value,
+        **choice.as_dict(),
     }
     session.output.findings(findings)
     session.output.record(document, f"{len(reports)} tables compared")
@@ -142,25 +147,18 @@ def diff(
     return _ended(findings)
 
 
-def _reconciled(session: Session, name: str, mode: ReconcileMode, *, apply: bool) -> Report:
-    """One table; that it cannot be looked at is a finding, so that the others are."""
-    from mirror_assets.mirror.reconciler import Mode, Report
-    from mirror_assets.mirror.reconciler import reconcile as reconcile_log
+def _reconciled(
+    session: Session, tables: list[str], mode: ReconcileMode, engine: Engine, *, apply: bool
+) -> list[Report]:
+    from mirror_assets.mirror.bulk.reconciling import reconcile_logs, reconciled
+    from mirror_assets.mirror.reconciler import Mode
 
     wanted = Mode(mode.value)
-    try:
-        store = _store(session, name)
-        return reconcile_log(session.metastore, store, name, wanted, apply=apply)
-    except MirrorAssetsError as error:
-        finding = Finding(
-            rule=error.code,
-            severity=Severity.ERROR,
-            message=error.message,
-            remedy=error.remedy,
-            table=name,
-            version=error.version,
-        )
-        return Report(table=name, mode=wanted, findings=(finding,), plan=())
+    if engine is Engine.SPARK:
+        with spark_workers(session) as (workers, access):
+            return reconcile_logs(workers, access, tables, wanted, apply=apply)
+    open_store = session.mirror.open_store
+    return [reconciled(session.metastore, open_store, name, wanted, apply=apply) for name in tables]
 
 
 def _store(session: Session, name: str) -> LogStore:

@@ -78,6 +78,8 @@ class Dialect(ABC):
     driver_error: type[Exception]
     #: whether one statement can write several tables: `with a as (insert ...) update ...`
     writes_tables_together: bool = False
+    #: whether processes take turns with the whole database
+    admits_one_process: bool = False
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:

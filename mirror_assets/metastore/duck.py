@@ -59,6 +59,7 @@ class DuckDbDialect(Dialect):
 
     name = "duckdb"
     driver_error = duckdb.Error
+    admits_one_process = True
 
     def __init__(self) -> None:
         self._writer = threading.Lock()

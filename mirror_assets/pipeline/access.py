@@ -29,6 +29,10 @@ class Access:
     metastore_url: Callable[[], str]
     store_options: Callable[[], StoreOptions] = field(default=StoreOptions)
     allowed_roots: tuple[str, ...] = ()
+    #: places whose stores ignore conditions, where a person vouches that nobody else writes
+    single_writer: tuple[str, ...] = ()
+    #: whether a version checksum is written beside each commit
+    checksums: bool = False
 
     @classmethod
     def to(cls, metastore_url: str, *, allowed_roots: tuple[str, ...] = ()) -> Self:

@@ -21,9 +21,11 @@ SQL_SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",
 }
-_SETTINGS: Final = {
+_QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+}
+_SETTINGS: Final = {
     # version 2 may leave the files of a lost attempt beside those of the winner
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -78,7 +80,8 @@ _SIMPLE_CREDENTIALS: Final = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvi
 class SparkOptions:
     """What a session should be like."""
 
-    master: str = "local[*]"
+    #: None: as `spark-submit` was told, with its memory and its pages; `local[*]` if nobody said
+    master: str | None = "local[*]"
     app_name: str = "mirror-assets"
     #: of the driver; a running JVM keeps what it has
     memory: str = "1g"
@@ -94,7 +97,7 @@ class SparkOptions:
     @property
     def is_connect(self) -> bool:
         """Whether a server of Spark Connect does the work."""
-        return self.master.startswith("sc://")
+        return self.master is not None and self.master.startswith("sc://")
 
 
 def open_session(options: SparkOptions | None = None) -> SparkSession:
@@ -104,7 +107,9 @@ def open_session(options: SparkOptions | None = None) -> SparkSession:
     if options.is_connect:
         session: SparkSession = builder.remote(options.master).getOrCreate()
     else:
-        builder = builder.master(options.master).appName(options.app_name)
+        builder = builder.appName(options.app_name)
+        if options.master is not None:
+            builder = builder.master(options.master)
         for name, value in settings_of(options).items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
@@ -123,9 +128,11 @@ def _use_this_python(session: SparkSession) -> None:
 
 def settings_of(options: SparkOptions) -> dict[str, str]:
     """Every setting of a session that this process starts."""
-    settings = {**_SETTINGS, **SQL_SETTINGS, "spark.driver.memory": options.memory}
-    if options.master.startswith("local"):
-        settings |= _LOCAL
+    settings = {**_SETTINGS, **SQL_SETTINGS}
+    if options.master is not None:
+        settings |= {**_QUIET, "spark.driver.memory": options.memory}
+        if options.master.startswith("local"):
+            settings |= _LOCAL
     packages: list[str] = []
     excludes: list[str] = []
     if options.delta:

@@ -24,15 +24,15 @@ from mirror_assets.metastore.checkpoint_queue import BuiltCheckpoint
 from mirror_assets.metastore.checkpoint_source import CheckpointSource
 from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.mirror.breakers import Breakers
+from mirror_assets.mirror.bulk.runner import Facts, Runner
 from mirror_assets.mirror.maintenance import Checkpoints
 from mirror_assets.mirror.service import Mirror
 from mirror_assets.mirror.v2_checkpoint import Placed, write_part
 from mirror_assets.pipeline.access import Access
-from mirror_assets.pipeline.work import Facts, Workers
 
 
 def build_checkpoint(
-    workers: Workers, access: Access, name: str, version: int | None = None
+    workers: Runner, access: Access, name: str, version: int | None = None
 ) -> BuiltCheckpoint:
     """Build the checkpoint of one table; the newest published version by default.
 
@@ -53,7 +53,7 @@ def build_checkpoint(
 
 
 def build_checkpoints(
-    workers: Workers, access: Access, wanted: Sequence[tuple[str, int | None]]
+    workers: Runner, access: Access, wanted: Sequence[tuple[str, int | None]]
 ) -> list[BuiltCheckpoint]:
     """Build the checkpoints of many tables, each in one task."""
     facts = workers.run(wanted, partial(_build, access))
@@ -63,7 +63,11 @@ def build_checkpoints(
 def mirror_of(access: Access) -> Mirror:
     """The mirror of this process, as the access says."""
     return Mirror(
-        access.metastore(), options=access.store_options(), allowed_roots=access.allowed_roots
+        access.metastore(),
+        options=access.store_options(),
+        allowed_roots=access.allowed_roots,
+        single_writer=access.single_writer,
+        checksums=access.checksums,
     )
 
 
@@ -73,7 +77,7 @@ def _build(access: Access, wanted: tuple[str, int | None]) -> Facts:
 
 
 def _place_parts(
-    workers: Workers, access: Access, source: CheckpointSource, parts: Sequence[Part]
+    workers: Runner, access: Access, source: CheckpointSource, parts: Sequence[Part]
 ) -> list[Placed | None]:
     task = partial(_place, access, source.table.name, source.version, source.now_ms)
     return [_placed(fact) for fact in workers.run(parts, task)]

@@ -7,18 +7,21 @@ fences in SQL keep tasks, retried tasks and mirrors beside them from doing a thi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from mirror_assets.findings import Finding
 from mirror_assets.metastore.heads import TableState
 from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.metastore.mirror_state import read_mirror_states
 from mirror_assets.mirror.bulk.checkpoints import mirror_of
+from mirror_assets.mirror.bulk.runner import Facts, Runner
 from mirror_assets.mirror.log_checks import check_log, open_log
 from mirror_assets.mirror.rebuild import Rebuilt, rebuild
 from mirror_assets.pipeline.access import Access
-from mirror_assets.pipeline.work import Facts, Workers
 from mirror_assets.storage.reader_options import reader_options
 
 #: tables of one work item: a task is worth starting for many versions
@@ -27,7 +30,7 @@ _PATIENCE_S: Final = 120.0
 
 
 def backfill(
-    workers: Workers,
+    workers: Runner,
     access: Access,
     names: Sequence[str] | None = None,
     *,
@@ -51,18 +54,17 @@ def backfill(
     return {name: count for fact in facts for name, count in fact["commits"].items()}
 
 
-def rebuild_logs(workers: Workers, access: Access, places: Mapping[str, str]) -> dict[str, Rebuilt]:
+def rebuild_logs(workers: Runner, access: Access, places: Mapping[str, str]) -> dict[str, Rebuilt]:
     """Publish whole logs from SQL at empty places, given by table."""
     wanted = list(places.items())
     facts = workers.run(wanted, partial(_rebuild, access))
     return {
-        name: Rebuilt(commits=fact["commits"], checkpoints=tuple(fact["checkpoints"]))
-        for (name, _), fact in zip(wanted, facts, strict=True)
+        name: msgspec.convert(fact, Rebuilt) for (name, _), fact in zip(wanted, facts, strict=True)
     }
 
 
 def compare_states(
-    workers: Workers, access: Access, names: Sequence[str] | None = None
+    workers: Runner, access: Access, names: Sequence[str] | None = None
 ) -> dict[str, list[Finding]]:
     """What an independent reader of each log sees otherwise than SQL; by table, all or these.
 
@@ -72,7 +74,7 @@ def compare_states(
     listed = list(names or [t.name for t in tables if t.state != TableState.RELEASED])
     facts = workers.run(listed, partial(_compare, access))
     return {
-        name: [Finding(**finding) for finding in fact["findings"]]
+        name: msgspec.convert(fact["findings"], list[Finding])
         for name, fact in zip(listed, facts, strict=True)
     }
 
@@ -89,8 +91,7 @@ def _publish(access: Access, to_version: int | None, names: Sequence[str]) -> Fa
 def _rebuild(access: Access, wanted: tuple[str, str]) -> Facts:
     """Runs in a task."""
     name, place = wanted
-    built = rebuild(access.metastore(), name, access.log_store(place))
-    return {"commits": built.commits, "checkpoints": list(built.checkpoints)}
+    return asdict(rebuild(access.metastore(), name, access.log_store(place)))
 
 
 def _compare(access: Access, name: str) -> Facts:
