@@ -23,7 +23,7 @@ from mirror_assets.settings import Settings
 #: how long a driver that was told to stop may take
 _STOPPING_S: Final = 30.0
 #: on this machine alone, whatever its name resolves to
-_LOCAL: Final = ("spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1")
+_LOCAL: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def submit(
@@ -35,17 +35,16 @@ def submit(
     terminated takes the driver along.
     """
     command = submit_command(settings)
-    context.log.info("submitting: %s", shlex.join(command))
+    context.log.info("submits %s: %s", job, shlex.join(command))
     with dg.open_pipes_session(
         context=context,
         context_injector=dg.PipesTempFileContextInjector(),
         message_reader=dg.PipesTempFileMessageReader(),
         extras={"job": job, "words": list(words)},
     ) as session:
-        environment = {"PYSPARK_DRIVER_PYTHON": sys.executable, **os.environ}
-        environment |= session.get_bootstrap_env_vars()
+        told = [word for pair in session.get_bootstrap_cli_arguments().items() for word in pair]
         driver = subprocess.Popen(  # noqa: S603 - the operator's own command
-            command, env=environment, start_new_session=True
+            [*command, *told], start_new_session=True
         )
         try:
             code = driver.wait()
@@ -75,11 +74,12 @@ def submit_command(settings: Settings) -> list[str]:
     elif master.startswith("sc://"):
         remedy = "set spark_master to the cluster's master, or unset spark_submit"
         raise ConfigurationError(f"spark-submit does not go to {master}", remedy=remedy)
-    program = _found(given[0])
     options = ["--master", master] if master else []
+    settings_of_driver = {"spark.pyspark.driver.python": sys.executable}
     if master.startswith("local"):
-        options += [word for conf in _LOCAL for word in ("--conf", conf)]
-    return [program, *options, *given[1:], spark_job.__file__]
+        settings_of_driver |= _LOCAL
+    options += [w for pair in settings_of_driver.items() for w in ("--conf", "=".join(pair))]
+    return [_found(given[0]), *options, *given[1:], spark_job.__file__]
 
 
 def _found(program: str) -> str:

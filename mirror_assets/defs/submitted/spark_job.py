@@ -1,12 +1,13 @@
 """A bulk job as `spark-submit` runs it for Dagster: its answer goes back through Pipes.
 
-The job's name and words come with Dagster's context. The process ends well when it has answered,
-also with an error of ours: the run, which reads the answer, then fails by it.
+The job's name and words come with Dagster's context. Where that is stands on the command line: not
+every cluster passes an environment on. The process ends well when it has answered, with an error
+of ours too: the run, which reads the answer, then fails by it.
 """
 
 from __future__ import annotations
 
-from dagster_pipes import open_dagster_pipes
+from dagster_pipes import PipesCliArgsParamsLoader, open_dagster_pipes
 
 from mirror_assets.errors import MirrorAssetsError
 from mirror_assets.jobs import backfill, checkpoints, compare, imports, rebuild, reconcile
@@ -25,7 +26,8 @@ MAINS = {
 
 def main() -> None:
     """Open the session that `spark-submit` was told of, run the job, and tell what it answers."""
-    with open_dagster_pipes() as pipes:
+    where = PipesCliArgsParamsLoader()  # type: ignore[no-untyped-call] # it has no annotation
+    with open_dagster_pipes(params_loader=where) as pipes:
         job, words = pipes.get_extra("job"), pipes.get_extra("words")
         try:
             spark = open_session(SparkOptions(master=None, app_name=f"mirror-assets {job}"))
