@@ -33,6 +33,12 @@ class PlatformSettings(BaseSettings):
     freshness_fail: Annotated[float, Field(ge=60)] = Field(
         default=300.0, description="seconds outside of the objective after which freshness fails"
     )
+    spark_submit: str | None = Field(
+        default=None,
+        min_length=1,
+        description="command that submits Dagster's Spark jobs, as `spark-submit --executor-memory "
+        "4g`; none given: they run in the run's own process",
+    )
     table_owners: Annotated[tuple[str, ...], NoDecode] = Field(
         default=("team:mirror",),
         description="owners shown on the assets: addresses, or teams as team:NAME",

@@ -10,6 +10,7 @@ import dagster as dg
 
 from mirror_assets.defs.access import MirrorAccess
 from mirror_assets.defs.alert_sensors import alerts_sensor, run_failure
+from mirror_assets.defs.first_checks import first_checks_sensor
 from mirror_assets.defs.follow import follow
 from mirror_assets.defs.keys import TableKeys
 from mirror_assets.defs.maintenance import JOBS
@@ -18,7 +19,8 @@ from mirror_assets.defs.platform_checks import CHECKS
 from mirror_assets.defs.registry import Registry, read_registry
 from mirror_assets.defs.registry_sensor import registry_sensor
 from mirror_assets.defs.schedules import checking_jobs, schedules
-from mirror_assets.defs.spark_jobs import spark_checkpoints, spark_resource
+from mirror_assets.defs.spark_jobs import JOBS as SPARK_JOBS
+from mirror_assets.defs.spark_jobs import spark_resource
 from mirror_assets.defs.sql_versions import sql_versions_sensor
 from mirror_assets.defs.tables import table_assets
 
@@ -39,11 +41,12 @@ def build_definitions(registry: Registry | None = None) -> dg.Definitions:
     return dg.Definitions(
         assets=[*platform_assets(registry.settings), *tables.assets],
         asset_checks=CHECKS,
-        jobs=[follow, *checking, *JOBS, spark_checkpoints],
+        jobs=[follow, *checking, *JOBS, *SPARK_JOBS],
         schedules=schedules(registry.settings, checking),
         sensors=[
             sql_versions_sensor(registry),
             registry_sensor(tables.broken, registry.problem),
+            first_checks_sensor(checking),
             alerts_sensor(registry.settings),
             run_failure,
         ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
@@ -10,13 +10,15 @@ from mirror_assets.defs.keys import KIND_TAG
 from mirror_assets.defs.maintenance import cleanup, prune_partitions, reconcile
 from mirror_assets.settings import Settings
 
-_RUNNING = dg.DefaultScheduleStatus.RUNNING
+CONFORMANCE: Final = "conformance"
+PLATFORM_CHECKS: Final = "platform_checks"
+_RUNNING: Final = dg.DefaultScheduleStatus.RUNNING
 
 
 def checking_jobs(*, has_tables: bool) -> list[Any]:
     """Jobs over the checks; the one over the tables' logs needs a table."""
     platform = dg.define_asset_job(
-        "platform_checks",
+        PLATFORM_CHECKS,
         selection=dg.AssetSelection.checks_for_assets(
             ["platform", "metastore"], ["platform", "object_store"]
         ),
@@ -26,7 +28,7 @@ def checking_jobs(*, has_tables: bool) -> list[Any]:
     if not has_tables:
         return [platform]
     conformance = dg.define_asset_job(
-        "conformance",
+        CONFORMANCE,
         selection=dg.AssetSelection.tag(KIND_TAG, "delta_log"),
         description="Every table's log against the protocol, SQL and an independent reader.",
         executor_def=dg.in_process_executor,
@@ -37,7 +39,7 @@ def checking_jobs(*, has_tables: bool) -> list[Any]:
 def schedules(settings: Settings, jobs: list[Any]) -> list[dg.ScheduleDefinition]:
     """By UTC; those that repair or delete only plan, unless the settings say otherwise."""
     acts = settings.apply_repairs
-    minutes = {"platform_checks": "5 * * * *", "conformance": "35 * * * *"}
+    minutes = {PLATFORM_CHECKS: "5 * * * *", CONFORMANCE: "35 * * * *"}
     found = [
         dg.ScheduleDefinition(
             name=f"{job.name}_hourly",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -15,6 +12,8 @@ from mirror_assets.metastore.breaker_store import BreakerRow, write_breaker
 from mirror_assets_tests.builders import a_metastore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mirror_assets.defs.keys import TableKeys
     from mirror_assets_tests.defs.platform import Platform
 
@@ -167,17 +166,3 @@ def test_schedules_plan_unless_they_are_told_to_act(
     assert acts() == {False}
     monkeypatch.setenv("MIRROR_APPLY_REPAIRS", "true")
     assert acts() == {True}
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-def test_spark_builds_the_checkpoints_that_are_missing(
-    platform: Platform, mirrored: TableKeys
-) -> None:
-    """In a process of its own, as a run has it: a JVM keeps the environment it was born in."""
-    command = [str(Path(sys.executable).parent / "dagster"), "job", "execute"]
-    command += ["-m", "mirror_assets.definitions", "-j", "spark_checkpoints"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=250)
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert list(platform.world.store(mirrored.table).list().checkpoints) == [4]

@@ -1,0 +1,1 @@
+"""What `spark-submit` runs for Dagster, alone: Python looks in a script's own folder first."""
