@@ -128,6 +128,8 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("pragma synchronous = full")
     #: hot pages are written back once for many commits
     connection.execute("pragma wal_autocheckpoint = 4000")
+    #: 16 MB: a commit of thousands of files need not write pages out before it is done
+    connection.execute("pragma cache_size = -16384")
 
 
 def _begin_sqlite(connection: Connection) -> None:
