@@ -30,14 +30,14 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
             array_of([None if v is None else v.get(field.name) for v in values], field.type)
             for field in kind
         ]
-        return _array(kind, values, [], members)
+        return _array(kind, values, nulls, [], members)
     if pa.types.is_map(kind):
         maps = [value or {} for value in values]
-        return _array(kind, values, [_offsets(maps)], [_entries(maps, kind)])
+        return _array(kind, values, nulls, [_offsets(maps)], [_entries(maps, kind)])
     if pa.types.is_list(kind):
         lists = [value or [] for value in values]
         items = array_of(list(chain.from_iterable(lists)), kind.value_type)
-        return _array(kind, values, [_offsets(lists)], [items])
+        return _array(kind, values, nulls, [_offsets(lists)], [items])
     return _leaves(values, kind, nulls)
 
 
@@ -51,11 +51,11 @@ def _entries(maps: Sequence[dict[str, Any]], kind: pa.MapType) -> pa.StructArray
 def _leaves(values: Sequence[Any], kind: pa.DataType, nulls: int) -> pa.Array:
     if pa.types.is_string(kind):
         encoded = _encoded(values, nulls)
-        return _array(kind, values, [_offsets(encoded), pa.py_buffer(b"".join(encoded))])
+        return _array(kind, values, nulls, [_offsets(encoded), pa.py_buffer(b"".join(encoded))])
     if pa.types.is_boolean(kind):
-        return _array(kind, values, [_bitmap(map(bool, values))])
+        return _array(kind, values, nulls, [_bitmap(map(bool, values))])
     numbers = [value or 0 for value in values] if nulls else values
-    return _array(kind, values, [pa.py_buffer(np.array(numbers, kind.to_pandas_dtype()))])
+    return _array(kind, values, nulls, [pa.py_buffer(np.array(numbers, kind.to_pandas_dtype()))])
 
 
 def _encoded(values: Sequence[Any], nulls: int) -> Sequence[bytes]:
@@ -67,10 +67,10 @@ def _encoded(values: Sequence[Any], nulls: int) -> Sequence[bytes]:
 def _array(
     kind: pa.DataType,
     values: Sequence[Any],
+    nulls: int,
     buffers: list[pa.Buffer],
     children: list[pa.Array] | None = None,
 ) -> pa.Array:
-    nulls = values.count(None)
     validity = _bitmap(value is not None for value in values) if nulls else None
     return pa.Array.from_buffers(kind, len(values), [validity, *buffers], nulls, children=children)
 

@@ -24,6 +24,8 @@ from mirror_assets.metastore.database import Metastore
 
 _BATCH_BYTES: Final = 8 * 1024 * 1024
 _BATCH_ROWS: Final = 4_096
+#: Python's objects for so many rows stay in the processor's cache until they are an array
+_SQLITE_ROWS: Final = 1_024
 #: rows that cost less as Python's objects than a connection of ADBC
 _FEW: Final = 5_000
 
@@ -99,7 +101,7 @@ def _sqlite(metastore: Metastore, query: Select[Any]) -> Iterator[pa.RecordBatch
         driver.text_factory = bytes
         try:
             cursor = driver.execute(_sql(metastore, query))
-            while rows := cursor.fetchmany(_BATCH_ROWS):
+            while rows := cursor.fetchmany(_SQLITE_ROWS):
                 yield _batch(rows, schema)
         finally:
             driver.text_factory = str

@@ -29,7 +29,10 @@ from mirror_assets.delta.commit_file import encode
 from mirror_assets.delta.conflicts import ROW_TRACKING_DOMAIN, IsolationLevel
 from mirror_assets.delta.features import effective_features
 from mirror_assets.errors import RuleViolationError
-from mirror_assets.metastore.rows import Row, to_row
+from mirror_assets.metastore.columns import Row
+from mirror_assets.metastore.dialect import BULK_ROWS
+from mirror_assets.metastore.rows import add_columns, to_row
+from mirror_assets.metastore.tables import dl_add_files
 
 ICT_PROPERTY: Final = "delta.enableInCommitTimestamps"
 GROUP_TAG: Final = "mirrorAssets.groupId"
@@ -57,7 +60,7 @@ class CommitPlan:
 
     info: CommitInfo
     in_commit_timestamp_ms: int | None
-    rows: dict[Table, list[Row]] = field(default_factory=dict)
+    rows: dict[Table, Sequence[Row]] = field(default_factory=dict)
     num_actions: int = 0
     sha256: str = ""
     byte_length: int = 0
@@ -70,16 +73,30 @@ def plan_commit(
     stamp = provenance.timestamp_ms if stamp_in_commit else None
     plan = CommitPlan(commit_info(actions, provenance, stamp), stamp)
     placed: list[Action] = [plan.info, *[a for a in actions if type(a) is not CommitInfo]]
-    for ordinal, action in enumerate(placed[1:], start=1):
-        table, row = to_row(action, (table_id, provenance.version, ordinal))
-        if table not in plan.rows:
-            plan.rows[table] = []
-        plan.rows[table].append(row)
+    plan.rows = _rows(table_id, provenance.version, placed[1:])
     data = encode(placed)
     plan.num_actions = len(placed)
     plan.sha256 = hashlib.sha256(data).hexdigest()
     plan.byte_length = len(data)
     return plan
+
+
+def _rows(table_id: int, version: int, actions: Sequence[Action]) -> dict[Table, Sequence[Row]]:
+    """The rows of what follows `commitInfo`; many adds are made together."""
+    rows: dict[Table, Sequence[Row]] = {}
+    ordinals = [n for n, action in enumerate(actions, start=1) if type(action) is AddFile]
+    if are_many := len(ordinals) >= BULK_ROWS:
+        adds: list[Any] = [actions[n - 1] for n in ordinals]
+        rows[dl_add_files] = add_columns(adds, table_id, version, ordinals)
+        if len(adds) == len(actions):
+            return rows
+    few: dict[Table, list[Row]] = {}
+    for ordinal, action in enumerate(actions, start=1):
+        if are_many and type(action) is AddFile:
+            continue
+        table, row = to_row(action, (table_id, version, ordinal))
+        few.setdefault(table, []).append(row)
+    return rows | few
 
 
 def commit_info(

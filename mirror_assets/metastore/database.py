@@ -30,6 +30,11 @@ class Metastore:
     dialect: Dialect
     statements: Statements
     _revision_checked: bool = field(default=False, repr=False)
+    #: the engine, as its dialect sees that a transaction is going to write
+    _writing: Engine = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._writing = self.engine.execution_options(writes=True)
 
     @classmethod
     def open(cls, url: str) -> Self:
@@ -93,13 +98,13 @@ class Metastore:
         with (
             self._errors_in_our_words(),
             self.dialect.one_writer(),
-            self.engine.connect() as connection,
+            self._writing.connect() as connection,
+            connection.begin() as transaction,
+            self._invalidated_if_lost(connection),
         ):
-            connection.execution_options(writes=True)
-            with connection.begin() as transaction, self._invalidated_if_lost(connection):
-                self._check_revision(connection)
-                yield connection
-                self._commit(transaction.commit)
+            self._check_revision(connection)
+            yield connection
+            self._commit(transaction.commit)
 
     @contextmanager
     def commits_awaited(self) -> Iterator[Callable[[float], bool]]:

@@ -40,6 +40,7 @@ from mirror_assets.errors import (
     MirrorAssetsError,
     SchemaRevisionError,
 )
+from mirror_assets.metastore.columns import Columns
 from mirror_assets.metastore.dialect import Dialect, RetryableError, Row, first_line, open_files
 
 _LOCK_SECONDS: Final = 30.0
@@ -84,11 +85,11 @@ class DuckDbDialect(Dialect):
         return open_files(end).where(end.table.c.path.in_(wanted))
 
     def insert_bulk(self, connection: Connection, table: Table, rows: Iterable[Row]) -> None:
-        columns = list(zip(*rows, strict=True))
+        columns = Columns.of(rows)
         if not columns:
             return
         types = [_ARROW_TYPES[type(column.type)] for column in table.columns]
-        arrays = [pa.array(c, t) for c, t in zip(columns, types, strict=True)]
+        arrays = [pa.array(c, t) for c, t in zip(columns.values, types, strict=True)]
         driver: Any = connection.connection.driver_connection
         driver.register("incoming", pa.Table.from_arrays(arrays, names=table.columns.keys()))
         incoming = select(*(Column(c.name, c.type) for c in table.columns)).select_from(

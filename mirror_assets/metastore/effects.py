@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Column, Connection
+from sqlalchemy import Connection
 
 from mirror_assets.delta.actions import Action, AddFile, RemoveFile, by_kind
 from mirror_assets.delta.path_rules import check_stays_inside
@@ -77,29 +77,58 @@ def find_effects(
     meets its path live under another deletion vector that the commit does not remove (DL-ADD-06).
     """
     kinds = by_kind(actions)
-    adds: dict[Key, int] = {(a.path, a.dv_id): a.size for a in kinds.get(AddFile, ())}
-    removes: set[Key] = {(a.path, a.dv_id) for a in kinds.get(RemoveFile, ())}
-    effects = Effects(head.num_files + len(adds), head.size_bytes + sum(adds.values()))
-    ended = adds.keys() | removes if removes else adds.keys()
-    if not ended:
+    adds: Sequence[AddFile] = kinds.get(AddFile, ())
+    removes: Sequence[RemoveFile] = kinds.get(RemoveFile, ())
+    effects = Effects(head.num_files + len(adds), head.size_bytes + sum(add.size for add in adds))
+    if not adds and not removes:
         return effects
-    live = glance.live if glance is not None else None
-    if live is None:
-        live = _open_rows(statements, connection, head, dl_add_files.c.removed_version, ended)
-    _refuse_second_vector(head, live, ended, adds)
+    live, standing = _met(statements, connection, head, actions, glance)
+    if live or standing or removes:
+        _meet(effects, head, (live, standing), adds, removes)
+    return effects
+
+
+def _met(
+    statements: Statements,
+    connection: Connection,
+    head: TableRecord,
+    actions: Sequence[Action],
+    glance: Glance | None,
+) -> tuple[Sequence[OpenRow], Sequence[OpenRow]]:
+    """The live files and the tombstones of the paths; nobody looks where there are none."""
+    live, standing = (None, None) if glance is None else (glance.live, glance.standing)
+    wanted: dict[str, Any] = {}
+    if (live is None and head.num_files) or (standing is None and head.num_removes):
+        texts = statements.dialect.texts(touched_paths(actions))
+        wanted = {"table_id": head.table_id, "texts": texts}
+    if live is None and head.num_files:
+        live = statements.open_rows(dl_add_files.c.removed_version).run(connection, wanted)
+    if standing is None and head.num_removes:
+        end = dl_remove_files.c.superseded_version
+        standing = statements.open_rows(end).run(connection, wanted)
+    return live or (), standing or ()
+
+
+def _meet(
+    effects: Effects,
+    head: TableRecord,
+    met: tuple[Sequence[OpenRow], Sequence[OpenRow]],
+    adds: Sequence[AddFile],
+    removes: Sequence[RemoveFile],
+) -> None:
+    """Add to the effects what the commit does to the files that it met."""
+    live, standing = met
+    added = {(add.path, add.dv_id) for add in adds}
+    removed = {(remove.path, remove.dv_id) for remove in removes}
+    ended = added | removed
+    _refuse_second_vector(head, live, ended, added)
     gone = [row for row in live if (row[2], row[3]) in ended]
     effects.retired = [(version, ordinal) for version, ordinal, *_ in gone]
     effects.num_files -= len(gone)
     effects.size_bytes -= sum(size for *_, size in gone)
-    if head.num_removes:
-        standing = glance.standing if glance is not None else None
-        if standing is None:
-            end = dl_remove_files.c.superseded_version
-            standing = _open_rows(statements, connection, head, end, ended)
-        effects.superseded = [(v, o) for v, o, path, dv_id, _ in standing if (path, dv_id) in ended]
-    unknown = removes - {(path, dv_id) for _, _, path, dv_id, _ in gone}
+    effects.superseded = [(v, o) for v, o, path, dv_id, _ in standing if (path, dv_id) in ended]
+    unknown = removed - {(path, dv_id) for _, _, path, dv_id, _ in gone}
     effects.findings = _not_in_table(head, unknown)
-    return effects
 
 
 def _refuse_second_vector(
@@ -111,18 +140,6 @@ def _refuse_second_vector(
             message = f"{path!r} is live with another deletion vector, which is not removed"
             remedy = "remove the file with its present deletion vector in the same commit"
             raise RuleViolationError(message, table=head.name, rule="DL-ADD-06", remedy=remedy)
-
-
-def _open_rows(
-    statements: Statements,
-    connection: Connection,
-    head: TableRecord,
-    end: Column[int],
-    keys: Iterable[Key],
-) -> Sequence[OpenRow]:
-    paths = list({path for path, _ in keys})
-    parameters = {"table_id": head.table_id, "texts": statements.dialect.texts(paths)}
-    return statements.open_rows(end).run(connection, parameters)
 
 
 def _not_in_table(head: TableRecord, keys: set[Key]) -> list[Finding]:

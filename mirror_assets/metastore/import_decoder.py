@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Table
 
     from mirror_assets.delta.log_paths import Checkpoint, LogEntry
+    from mirror_assets.metastore.columns import Row
     from mirror_assets.metastore.relocation import Relocation
-    from mirror_assets.metastore.rows import Row
 
 #: a part of a version is handed on when it has this many rows
 PART_ROWS: Final = 10_000

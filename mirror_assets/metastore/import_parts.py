@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Table
 
     from mirror_assets.findings import Finding
+    from mirror_assets.metastore.columns import Row
     from mirror_assets.metastore.plain_rows import FileShape
-    from mirror_assets.metastore.rows import Row
 
 
 class BadFileError(Exception):

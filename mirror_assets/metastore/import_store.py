@@ -28,10 +28,10 @@ from mirror_assets.metastore.rows import ACTION_TABLES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mirror_assets.metastore.columns import Row
     from mirror_assets.metastore.database import Metastore
     from mirror_assets.metastore.import_parts import CommitFacts, FileRefs, Part
     from mirror_assets.metastore.log_reader import TableRecord
-    from mirror_assets.metastore.rows import Row
 
 #: a batch is written when it has this many rows, or versions
 _BATCH_ROWS: Final = 10_000

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from uuid import UUID
 
 from mirror_assets.delta.actions import Action
 from mirror_assets.delta.conflicts import ConflictReason, IsolationLevel, ReadSet
@@ -70,4 +69,6 @@ def new_commit_id() -> str:
     random = int.from_bytes(os.urandom(10))
     milliseconds = time.time_ns() // 1_000_000
     bits = milliseconds << 80 | 0x7 << 76 | (random >> 68) << 64 | 0b10 << 62 | random & _62_BITS
-    return str(UUID(int=bits))
+    digits = f"{bits:032x}"
+    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    return "-".join(parts)

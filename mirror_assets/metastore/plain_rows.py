@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sqlalchemy import Table
 
-    from mirror_assets.metastore.rows import Row
+    from mirror_assets.metastore.columns import Row
 
 #: the text of a null in our COPY; no value of a plain line is of one byte, but numbers
 COPY_NULL: Final = "-"

@@ -41,6 +41,7 @@ from mirror_assets.errors import (
     MirrorAssetsError,
     SchemaRevisionError,
 )
+from mirror_assets.metastore.columns import Columns
 from mirror_assets.metastore.dialect import (
     Dialect,
     OutcomeUnknownError,
@@ -134,14 +135,18 @@ class PostgresDialect(Dialect):
             connection.exec_driver_sql(f"unlisten {_CHANNEL}")
 
     def insert_bulk(self, connection: Connection, table: Table, rows: Iterable[Row]) -> None:
-        columns = psycopg.sql.SQL(", ").join(psycopg.sql.Identifier(c.name) for c in table.columns)
+        columns = Columns.of(rows)
+        if not columns:
+            return
+        given = columns.given(table.columns.keys())
         statement = psycopg.sql.SQL("copy {} ({}) from stdin (format binary)").format(
-            psycopg.sql.Identifier(table.name), columns
+            psycopg.sql.Identifier(table.name),
+            psycopg.sql.SQL(", ").join(map(psycopg.sql.Identifier, given)),
         )
         driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment] # SQLAlchemy types it as Any | None
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.set_types([_COPY_TYPES[type(column.type)] for column in table.columns])
-            for row in rows:
+            copy.set_types([_COPY_TYPES[type(table.c[name].type)] for name in given])
+            for row in Columns(list(given.values())):
                 copy.write_row(row)
 
     def update_rows(

@@ -8,12 +8,13 @@ waits for the server twice. Values travel as text, whose types the statement its
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any, Final
 
 import psycopg
-from psycopg.adapt import Transformer
+from psycopg.abc import Buffer
+from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
@@ -48,7 +49,8 @@ class Session:
         if self._connection.closed:
             raise psycopg.OperationalError("the connection is closed")
         pgconn, known = self._connection.pgconn, len(self._names)
-        texts = [[_TEXTS[type(value)](value) for value in values] for _, values in steps]
+        dump = self._transformer.dump_sequence
+        texts = [dump(values, [PyFormat.TEXT] * len(values)) for _, values in steps]
         try:
             pgconn.enter_pipeline_mode()
             wanted = self._send(pgconn, steps, texts, commit=commit)
@@ -73,7 +75,7 @@ class Session:
         self,
         pgconn: PGconn,
         steps: Sequence[Step],
-        texts: Sequence[Sequence[bytes | None]],
+        texts: Sequence[Sequence[Buffer | None]],
         *,
         commit: bool,
     ) -> list[Prepared | None]:
@@ -110,29 +112,20 @@ class Session:
 
 def _answers(pgconn: PGconn, number: int) -> list[PGresult]:
     """Read so many answers, and the one that ends the pipeline."""
-    answers = [answer for _ in range(number + 1) for answer in _next(pgconn)]
+    answers: list[PGresult] = []
+    for _ in range(2 * number + 1):  # nothing follows each answer, but for the last
+        if pgconn.is_busy():
+            _wait(pgconn)
+        if (answer := pgconn.get_result()) is not None:
+            answers.append(answer)
     if pgconn.status != ConnStatus.OK:  # what it said last tells why, if it said anything
         _raise_first(answers)
         raise psycopg.OperationalError(pgconn.get_error_message())
     return answers[:number]
 
 
-def _next(pgconn: PGconn) -> Iterator[PGresult]:
-    """The results of one command, which are one; waits without holding Python up."""
-    while True:
-        _wait(pgconn)
-        result = pgconn.get_result()
-        if result is None:
-            return
-        yield result
-        if result.status == ExecStatus.PIPELINE_SYNC:
-            return
-
-
 def _wait(pgconn: PGconn) -> None:
-    """Until a result is there; what is not sent yet is sent meanwhile."""
-    if not pgconn.is_busy():
-        return
+    """Until a result is there; what is not sent yet is sent meanwhile, and Python not held up."""
     poll = select.poll()
     unsent = pgconn.flush()
     poll.register(pgconn.socket, select.POLLIN | (select.POLLOUT if unsent else 0))
@@ -149,20 +142,3 @@ def _raise_first(answers: Sequence[PGresult]) -> None:
             if answer.status == _ABORTED:
                 raise psycopg.errors.PipelineAborted("an earlier statement failed")
             raise error_from_result(answer)
-
-
-def _encoded(text: str) -> bytes:
-    data = text.encode()
-    if b"\0" in data:  # libpq would cut the value off there
-        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-    return data
-
-
-#: how a kind of value looks as text
-_TEXTS: Final[dict[type[Any], Callable[[Any], bytes | None]]] = {
-    type(None): lambda _: None,
-    bool: lambda value: b"t" if value else b"f",
-    int: lambda value: b"%d" % value,
-    str: _encoded,
-    bytes: lambda value: b"\\x" + value.hex().encode(),
-}

@@ -5,7 +5,7 @@ A row is a tuple in the order of its table's columns, ready for every way of ins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -28,8 +28,8 @@ from mirror_assets.delta.actions import (
 )
 from mirror_assets.delta.commit_file import canonical_json, encode_action
 from mirror_assets.metastore import tables
+from mirror_assets.metastore.columns import Columns, Row, is_empty
 
-Row = tuple[Any, ...]
 Place = tuple[int, int, int]
 
 #: the tables of actions that follow `commitInfo`, which stands in the version's own row
@@ -55,6 +55,31 @@ def to_row(action: Action, place: Place, raw: str | None = None) -> tuple[Table,
         return tables.dl_unknown_actions, (*place, encode_action(action).decode(), raw)
     table, values, end = writer
     return table, (*place, *values(action), raw, *end)
+
+
+def add_columns(adds: Sequence[AddFile], table_id: int, version: int, at: Sequence[int]) -> Columns:
+    """The rows of many adds of one commit; `at` has their ordinals."""
+    nothing = [None] * len(adds)
+    columns = [
+        [table_id] * len(adds),
+        [version] * len(adds),
+        at,
+        [add.path for add in adds],
+        [canonical_json(add.partition_values).decode() for add in adds],
+        [add.size for add in adds],
+        [add.modification_time for add in adds],
+        [add.data_change for add in adds],
+        [add.stats for add in adds],
+        _texts([add.tags for add in adds]),
+        *_vector_columns([add.deletion_vector for add in adds]),
+        [add.base_row_id for add in adds],
+        [add.default_row_commit_version for add in adds],
+        [add.clustering_provider for add in adds],
+        _texts([add.extra or None for add in adds]),
+        nothing,
+        nothing,
+    ]
+    return Columns(columns)
 
 
 def from_row(table: Table, row: RowMapping | Mapping[str, Any]) -> Action:
@@ -279,6 +304,16 @@ _READERS: Final[dict[str, Callable[[Any], Action]]] = {
 
 def _text(value: Mapping[str, Any] | list[str] | None) -> str | None:
     return None if value is None else canonical_json(value).decode()
+
+
+def _texts(values: list[Any]) -> list[str | None]:
+    return values if is_empty(values) else [_text(v) for v in values]
+
+
+def _vector_columns(vectors: list[DeletionVector | None]) -> Sequence[Sequence[Any]]:
+    if is_empty(vectors):
+        return [[value] * len(vectors) for value in _NO_VECTOR]
+    return list(zip(*map(_vector_values, vectors), strict=True))
 
 
 def _value(text: str | None) -> Any:

@@ -34,6 +34,7 @@ from mirror_assets.errors import (
     MirrorAssetsError,
     SchemaRevisionError,
 )
+from mirror_assets.metastore.columns import Columns
 from mirror_assets.metastore.dialect import Dialect, Row, open_files
 
 _BUSY_SECONDS: Final = 60.0
@@ -96,9 +97,14 @@ class SqliteDialect(Dialect):
         )
 
     def insert_bulk(self, connection: Connection, table: Table, rows: Iterable[Row]) -> None:
-        statement = str(table.insert().compile(dialect=connection.dialect))
+        columns = Columns.of(rows)
+        if not columns:
+            return
+        given = columns.given(table.columns.keys())
+        insert = table.insert().values({name: bindparam(name) for name in given})
+        compiled: Any = insert.compile(dialect=connection.dialect)
         cursor = connection.connection.cursor()
-        cursor.executemany(statement, rows)  # type: ignore[arg-type] # sqlite3 takes an iterator
+        cursor.executemany(str(compiled), Columns([given[name] for name in compiled.positiontup]))
         cursor.close()
 
     def explain(self, error: Exception) -> MirrorAssetsError | None:
@@ -122,6 +128,8 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("pragma synchronous = full")
     #: hot pages are written back once for many commits
     connection.execute("pragma wal_autocheckpoint = 4000")
+    #: 16 MB: a commit of thousands of files need not write pages out before it is done
+    connection.execute("pragma cache_size = -16384")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -7,8 +7,10 @@ else does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -40,6 +42,7 @@ from mirror_assets.metastore.tables import (
 #: what `summary` tells of the version, and the columns of the protocol and the metaData
 TOTALS: Final = ("timestamp_ms", "num_files", "size_bytes")
 IN_FORCE: Final = (*dl_protocol_updates.c, *dl_metadata_updates.c)
+_VERSION: Final = tuple(dl_table_versions.columns.keys())
 _MOVED: Final = (
     "head_version",
     "head_timestamp_ms",
@@ -64,14 +67,14 @@ class Prepared:
         self._dialect = dialect
         self.sql = str(compiled)
         self.returns_rows = isinstance(statement, Select)
-        self._positions: list[str] = compiled.positiontup or []
+        self._take = _taking(compiled.positiontup or [])
         #: values that stand in the statement itself
         self._constants = {k: v for k, v in compiled.params.items() if v is not None}
 
     def with_(self, parameters: Mapping[str, Any]) -> Step:
         """The statement with its values."""
         complete = {**self._constants, **parameters} if self._constants else parameters
-        return self, [complete[name] for name in self._positions]
+        return self, self._take(complete)
 
     def run(
         self, connection: Connection, parameters: Mapping[str, Any], *, is_all: bool = False
@@ -144,14 +147,14 @@ class Statements:
         `announce` waiting mirrors are told; `is_all` as in `Dialect.run`.
         """
         together = tuple(table for table, some in rows.items() if self._goes_along(some))
-        parameters = {place: version.get(name) for name, place in _places(dl_table_versions)}
-        parameters |= {f"{dl_tables.name}_{name}": value for name, value in head.items()}
+        of_version, of_head = map(version.get, _VERSION), map(head.__getitem__, _MOVED)
+        values = chain(of_version, of_head, *(row for table in together for row in rows[table]))
+        parameters = dict(zip(_parameter_names(together), values, strict=True))
         steps: list[Step] = []
         for table, some in rows.items():
             if table in together:
-                (row,) = some
-                parameters |= zip((place for _, place in _places(table)), row, strict=True)
-            elif len(some) < BULK_ROWS:
+                continue
+            if len(some) < BULK_ROWS:
                 steps += self._inserting(table, some)
             else:
                 self.dialect.insert_bulk(connection, table, some)
@@ -200,14 +203,28 @@ class Statements:
         return [(self._inserts[table], row) for row in rows]
 
 
+def _taking(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
+    """What takes the values of these names out of a mapping."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda values: [values[name] for name in names]
+
+
 @lru_cache
-def _places(table: Table) -> tuple[tuple[str, str], ...]:
-    """The columns of a table, each with the name of its parameter."""
-    return tuple((column.name, f"{table.name}_{column.name}") for column in table.columns)
+def _parameter_names(together: tuple[Table, ...]) -> tuple[str, ...]:
+    """What the values of a version, its head and one row of each table are called."""
+    moved = (_name(dl_tables.c[name]) for name in _MOVED)
+    tables = (dl_table_versions, *together)
+    of_version, *of_rows = ([_name(column) for column in table.columns] for table in tables)
+    return tuple(chain(of_version, moved, *of_rows))
+
+
+def _name(column: Column[Any]) -> str:
+    return f"{column.table.name}_{column.name}"
 
 
 def _parameters(table: Table) -> dict[str, BindParameter[Any]]:
-    return {name: bindparam(place, type_=table.c[name].type) for name, place in _places(table)}
+    return {c.name: bindparam(_name(c), type_=c.type) for c in table.columns}
 
 
 def _values(table: Table) -> Insert:
@@ -229,6 +246,6 @@ def _order() -> Insert:
 def _head() -> Update:
     table_id = _parameters(dl_table_versions)["table_id"]
     moved: dict[str, BindParameter[Any]] = {
-        name: bindparam(f"{dl_tables.name}_{name}") for name in _MOVED
+        name: bindparam(_name(dl_tables.c[name])) for name in _MOVED
     }
     return dl_tables.update().where(dl_tables.c.table_id == table_id).values(moved)

@@ -7,7 +7,7 @@ import pytest
 from mirror_assets.delta.table_state import replay
 from mirror_assets.errors import RuleViolationError
 from mirror_assets.metastore.dialect import BULK_ROWS
-from mirror_assets_tests.builders import a_table, add, commit, paths, remove, state_in_sql
+from mirror_assets_tests.builders import a_table, add, commit, paths, remove, state_in_sql, txn
 from mirror_assets_tests.delta.samples import a_vector, stats_of
 
 VECTORS = {
@@ -132,3 +132,14 @@ def test_a_commit_by_the_bulk_road_equals_many_small_ones(metastore, reader):
     assert list(reader.live_files(bulk, 1)) == files
     for found in reader.commits(bulk):
         found.encode(bulk)
+
+
+def test_a_large_commit_keeps_the_place_of_every_action(metastore, reader):
+    table = a_table(metastore, **VECTORS)
+    files = [add(f"{n}") for n in range(BULK_ROWS)]
+    cut = add("cut", deletion_vector=a_vector(), stats=stats_of(9))
+    given = [txn("app", 1), *files[:7], remove("gone"), cut, *files[7:], txn("another", 2)]
+    done = commit(metastore, table, *given)
+    (found,) = reader.commits(table, first=done.version)
+    assert found.file.actions[1:] == given
+    assert list(reader.live_files(table)) == [*files[:7], cut, *files[7:]]

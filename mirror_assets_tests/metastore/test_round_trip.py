@@ -15,7 +15,7 @@ from mirror_assets.metastore import tables
 from mirror_assets.metastore.dialect import BULK_ROWS
 from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.metastore.outcomes import Committed
-from mirror_assets.metastore.rows import ACTION_TABLES, from_row, to_row
+from mirror_assets.metastore.rows import ACTION_TABLES, add_columns, from_row, to_row
 from mirror_assets_tests import strategies
 from mirror_assets_tests.builders import (
     a_metastore,
@@ -85,6 +85,17 @@ def test_rows_of_duckdb_lose_nothing(duckdb, actions, bulk):
 @seldom
 def test_rows_of_postgresql_lose_nothing(postgresql, actions, bulk):
     assert through_sql(postgresql, actions, bulk=bulk) == actions
+
+
+@given(adds=st.lists(strategies.adds, max_size=6))
+@often
+def test_adds_that_are_made_together_have_the_rows_of_each_alone(adds):
+    ordinals = [3 * number for number, _ in enumerate(adds)]
+    together = add_columns(adds, 7, 42, ordinals)
+    alone = [to_row(add, (7, 42, n))[1] for n, add in zip(ordinals, adds, strict=True)]
+    assert list(together) == alone
+    assert [together[n] for n in range(len(together))] == alone
+    assert list(together[1:]) == alone[1:]
 
 
 def plain(info):
