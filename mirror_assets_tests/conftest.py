@@ -19,6 +19,7 @@ from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.metastore.log_writer import SqlTxnLogWriter
 from mirror_assets.storage.options import StoreOptions
 from mirror_assets_tests.builders import a_metastore
+from mirror_assets_tests.cloud_stand_ins import Azure, Cloud, Gcs, running
 from mirror_assets_tests.services import PostgresServer, postgres_server
 from mirror_assets_tests.spark_session import spark_session
 from mirror_assets_tests.store_services import (
@@ -155,11 +156,27 @@ def rclone_s3() -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def azure() -> Iterator[Cloud]:
+    """What speaks Azure's protocol."""
+    with running(Azure()) as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[Cloud]:
+    """What speaks Google's protocol."""
+    with running(Gcs()) as cloud:
+        yield cloud
+
+
 @pytest.fixture(
     params=[
         "memory",
         "local",
         "moto",
+        "azure",
+        "gcs",
         pytest.param("seaweedfs", marks=pytest.mark.xdist_group("seaweedfs")),
     ]
 )
@@ -170,6 +187,9 @@ def store_place(request: pytest.FixtureRequest, tmp_path: Path) -> StorePlace:
             return StorePlace(location=f"memory://tests/{uuid.uuid4()}", options=StoreOptions())
         case "local":
             return StorePlace(location=str(tmp_path / "a b" / "t"), options=StoreOptions())
+        case "azure" | "gcs":
+            location, options = request.getfixturevalue(request.param).place(f"{uuid.uuid4()}/a b")
+            return StorePlace(location=location, options=options)
         case "moto":
             return request.getfixturevalue("moto_s3").place()
         case "seaweedfs":

@@ -56,7 +56,7 @@ def test_on_a_local_disk(tmp_path: Path) -> None:
         names = [world.table(f"db.t{number}") for number in range(TABLES)]
         logs = {name: Path(world.location(name)) / "_delta_log" for name in names}
         with watched(logs) as seen:
-            storm(world, url, tmp_path, names, lasts=seconds(30))
+            storm(world, url, tmp_path, names, lasts=seconds(60))
         assert not seen.lost
         judge(world, names, seen.history)
         for name in names:

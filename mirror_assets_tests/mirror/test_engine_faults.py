@@ -150,6 +150,19 @@ def test_a_success_beside_an_opening_breaker_is_no_failure(world: World) -> None
         pass
 
 
+def test_a_breaker_that_another_worker_opened_is_noticed_within_a_second(world: World) -> None:
+    location = world.location("t")
+    ours, theirs = (Breakers(world.metastore, pause_seconds=60) for _ in range(2))
+    with ours.guard(location):
+        pass
+    with pytest.raises(StoreAuthError), theirs.guard(location):
+        raise StoreAuthError("no")
+    time.sleep(1.1)
+    assert not ours.is_closed(location)
+    with pytest.raises(BreakerOpenError), ours.guard(location):
+        pass
+
+
 def test_a_clock_that_was_ahead_keeps_no_breaker_open(world: World) -> None:
     """Opened by a host whose clock is a day ahead: others wait for the pause, not for the day."""
     location = world.location("t")
