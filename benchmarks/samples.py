@@ -142,3 +142,13 @@ def write_commit_file(log: Path, version: int, actions: Sequence[Action]) -> Non
     has_info = any(isinstance(action, CommitInfo) for action in actions)
     lines = actions if has_info else [info, *actions]
     (log / f"{version:020}.json").write_bytes(encode(lines))
+
+
+def write_log(root: Path, files: int, commits: int = 20) -> Path:
+    """A table whose log, of so many commits, has so many files; data files are not there."""
+    log, share = root / "_delta_log", files // commits
+    log.mkdir(parents=True)
+    write_commit_file(log, 0, version_zero())
+    for number in range(commits):
+        write_commit_file(log, number + 1, adds(share, number * share))
+    return root

@@ -6,6 +6,7 @@ contenders, the first round warms it up, and the calmest of the others counts.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks import spark_source
 from benchmarks.bench import Bench
 from benchmarks.reporting import Result
-from benchmarks.samples import PARTITION_COLUMNS, SCHEMA, a_metastore, adds
+from benchmarks.samples import PARTITION_COLUMNS, SCHEMA, a_metastore, adds, write_log
 from benchmarks.spark_measuring import measured, ratio, turns
 from mirror_assets.delta.features import protocol_with
 from mirror_assets.metastore.database import Metastore
+from mirror_assets.metastore.importer import import_table
 from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.metastore.log_writer import SqlTxnLogWriter
 from mirror_assets.metastore.registry import create_table
@@ -30,6 +32,7 @@ from mirror_assets.pipeline.access import Access
 from mirror_assets.pipeline.session import SparkOptions, open_session, settings_of
 from mirror_assets.pipeline.table_writer import NewTable, write_table
 from mirror_assets.pipeline.work import Workers
+from mirror_assets.storage.log_source import open_log
 
 _PACKAGES: Final = "spark.jars.packages"
 
@@ -94,14 +97,13 @@ def _checkpoints(bench: Bench, spark: SparkSession) -> Iterator[Result]:
     url, workers = bench.url("postgresql"), Workers(spark)
     metastore = a_metastore(url)
     access = Access.to(url)
+    log = write_log(bench.path("log"), files)
     for name, bound in (("classic", 1 / 10), ("v2", 1 / 15)):
-        root = bench.path(name)
-        table = _filled(metastore, f"bench.{name}", root, files, v2=name == "v2")
-        Mirror(metastore).settle([table], patience_s=600)
+        root, peer_root = bench.path(name), bench.path(f"{name}-peer")
+        shutil.copytree(log, root)
+        table = _taken_over(metastore, f"bench.{name}", root, v2=name == "v2")
+        shutil.copytree(root, peer_root)
         mine = measured(lambda table=table: build_checkpoint(workers, access, table))
-        peer_root = bench.path(f"{name}-peer")
-        peer_table = _filled(metastore, f"bench.{name}_peer", peer_root, files, v2=name == "v2")
-        Mirror(metastore).settle([peer_table], patience_s=600)
         peer = measured(lambda root=peer_root: _delta_checkpoint(spark, root))
         what = f"{name} checkpoint of {files:,} files by Spark tasks, Postgres, CPU"
         yield ratio("32", what, mine.cpu, ("Delta Spark's checkpoint()", peer.cpu), bound)
@@ -113,16 +115,12 @@ def _delta_checkpoint(spark: SparkSession, root: Path) -> None:
     delta.DeltaLog.forTable(spark._jsparkSession, str(root)).checkpoint()  # noqa: SLF001 - the same
 
 
-def _filled(metastore: Metastore, name: str, root: Path, files: int, *, v2: bool) -> str:
-    create_table(metastore, name, str(root), SCHEMA, partition_columns=PARTITION_COLUMNS)
-    writer = SqlTxnLogWriter(metastore)
+def _taken_over(metastore: Metastore, name: str, root: Path, *, v2: bool) -> str:
+    import_table(metastore, open_log(str(root)), name)
     if v2:
         protocol = LogReader(metastore).summary(name).protocol
-        writer.commit(name, [protocol_with(protocol, {"v2Checkpoint"})])
-    commits = 20
-    for number in range(commits):
-        share = files // commits
-        writer.commit(name, adds(share, number * share))
+        SqlTxnLogWriter(metastore).commit(name, [protocol_with(protocol, {"v2Checkpoint"})])
+        Mirror(metastore).settle([name], patience_s=600)
     return name
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,18 +11,17 @@ from sqlalchemy import make_url
 
 from benchmarks.bench import Bench
 from benchmarks.reporting import Result
-from benchmarks.samples import PARTITION_COLUMNS, SCHEMA, a_metastore, adds
+from benchmarks.samples import a_metastore, write_log
 from benchmarks.spark_measuring import ratio, turns
+from mirror_assets.metastore.importer import import_table
 from mirror_assets.metastore.log_reader import LogReader
-from mirror_assets.metastore.log_writer import SqlTxnLogWriter
-from mirror_assets.metastore.registry import create_table
 from mirror_assets.pipeline.access import Access
 from mirror_assets.pipeline.metastore_source import FORMAT, register_metastore
+from mirror_assets.storage.log_source import open_log
 
 #: what `run` needs in its session
 JDBC_PACKAGES: Final = ("org.postgresql:postgresql:42.7.14", "org.xerial:sqlite-jdbc:3.54.1.0")
 _COLUMNS: Final = "version, path, partition_values, size, modification_time, stats"
-_COMMITS: Final = 20
 _TASKS: Final = 4
 #: by engine, how much of JDBC's CPU we may take
 _BOUNDS: Final = {"postgresql": ("Postgres", 2.2), "sqlite": ("SQLite", 1.0)}
@@ -30,9 +30,10 @@ _BOUNDS: Final = {"postgresql": ("Postgres", 2.2), "sqlite": ("SQLite", 1.0)}
 def run(bench: Bench, spark: SparkSession) -> Iterator[Result]:
     """All live files of one table, every column that says something of a file, into nothing."""
     files = bench.of(1_000_000, 2_000)
+    root = write_log(bench.path("log"), files)
     for engine, (named, bound) in _BOUNDS.items():
         url = bench.url(engine)
-        _fill(url, files)
+        _taken_over(url, root)
         ours, jdbc = _by_source(spark, url), _by_jdbc(spark, url)
         assert ours().count() == jdbc().count() == files
         mine, peer = turns(
@@ -42,14 +43,9 @@ def run(bench: Bench, spark: SparkSession) -> Iterator[Result]:
         yield ratio("34", what, mine.cpu, ("Spark's JDBC", peer.cpu), bound)
 
 
-def _fill(url: str, files: int) -> None:
+def _taken_over(url: str, root: Path) -> None:
     metastore = a_metastore(url)
-    create_table(
-        metastore, "bench.t", "memory://bench/t", SCHEMA, partition_columns=PARTITION_COLUMNS
-    )
-    writer, share = SqlTxnLogWriter(metastore), files // _COMMITS
-    for number in range(_COMMITS):
-        writer.commit("bench.t", adds(share, number * share))
+    import_table(metastore, open_log(str(root)), "bench.t")
     metastore.close()
 
 

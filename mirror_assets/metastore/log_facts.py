@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, select
+from sqlalchemy import ColumnElement, Connection, and_, select
 
 from mirror_assets.delta.actions import MetaData, TableProtocol
 from mirror_assets.errors import TableStateError
@@ -67,14 +67,7 @@ def read_facts(metastore: Metastore, name: str) -> LogFacts:
         if table.head_version < table.floor_version:
             remedy = "let its import finish, or repeat it"
             raise TableStateError("the table has no state yet", table=name, remedy=remedy)
-        version = dl_table_versions
-        columns = (version.c[n] for n in ("version", "sha256", "byte_length", "timestamp_ms"))
-        query = (
-            select(*columns)
-            .where(version.c.table_id == table.table_id, version.c.version >= table.first_version)
-            .order_by(version.c.version)
-        )
-        commits = [CommitFact(**row) for row in connection.execute(query).mappings()]
+        commits = _commits(connection, table, table.first_version, table.head_version)
         state = select(dl_mirror_tables.c.state).where(
             dl_mirror_tables.c.table_id == table.table_id
         )
@@ -88,6 +81,12 @@ def read_facts(metastore: Metastore, name: str) -> LogFacts:
             metadata=metadata_at(connection, table, table.head_version),
             now_ms=int(connection.execute(select(metastore.dialect.now_ms())).scalar_one()),
         )
+
+
+def read_commit_facts(metastore: Metastore, name: str, first: int, last: int) -> list[CommitFact]:
+    """The commit files of a span of versions, ends included; TableNotFoundError."""
+    with metastore.read() as connection:
+        return _commits(connection, find_table(connection, name), first, last)
 
 
 def settle(metastore: Metastore, facts: LogFacts, versions: Sequence[int]) -> None:
@@ -123,6 +122,20 @@ def note(
             version=version,
             detail=detail[:_DETAIL],
         )
+
+
+def _commits(connection: Connection, table: TableRecord, first: int, last: int) -> list[CommitFact]:
+    version = dl_table_versions
+    columns = (version.c[n] for n in ("version", "sha256", "byte_length", "timestamp_ms"))
+    query = (
+        select(*columns)
+        .where(
+            version.c.table_id == table.table_id,
+            version.c.version.between(max(first, table.first_version), last),
+        )
+        .order_by(version.c.version)
+    )
+    return [CommitFact(**row) for row in connection.execute(query).mappings()]
 
 
 def _unsettled(table: TableRecord) -> ColumnElement[bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain, islice
@@ -13,6 +13,10 @@ from mirror_assets.delta.log_paths import LogEntry
 from mirror_assets.metastore.log_facts import CommitFact
 from mirror_assets.storage.log_store import LogStore, digest
 
+#: which of these commit files do not hold the commit's bytes; see `differing`
+Differing = Callable[
+    [LogStore, Iterable[tuple[LogEntry, CommitFact]]], Iterable[tuple[LogEntry, CommitFact]]
+]
 #: requests in flight: latency, not bandwidth, is what a store makes one wait for
 _REQUESTS: Final = 16
 #: files that one thread looks at before it comes back for more, and all of them together

@@ -25,7 +25,7 @@ from mirror_assets.metastore.log_facts import CommitFact, LogFacts, read_facts
 from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.mirror.checkpoint_audit import audit, require_same_state
 from mirror_assets.mirror.inspection import Inspection, Repair, RepairKind, missing_versions
-from mirror_assets.mirror.log_digests import differing
+from mirror_assets.mirror.log_digests import Differing, differing
 from mirror_assets.mirror.repairs import apply_repairs
 from mirror_assets.storage.log_store import LogStore
 
@@ -67,21 +67,28 @@ class Report:
 
 
 def reconcile(
-    metastore: Metastore, store: LogStore, name: str, mode: Mode, *, apply: bool = False
+    metastore: Metastore,
+    store: LogStore,
+    name: str,
+    mode: Mode,
+    *,
+    apply: bool = False,
+    read_all: Differing = differing,
 ) -> Report:
     """Compare the log of a table with SQL; with `apply`, make the planned repairs.
 
+    `read_all` is who reads every byte, where the mode asks for it.
     Raises TableNotFoundError, and the errors of the store. Without `apply` nothing is written.
     A table that was released is not looked at: its log belongs to others.
     """
     if LogReader(metastore).table(name).state == TableState.RELEASED:
         return Report(table=name, mode=mode, findings=(_released(name),), plan=())
-    mode, seen = _inspect(metastore, store, name, mode)
+    mode, seen = _inspect(metastore, store, name, mode, read_all)
     plan = tuple(seen.repairs)
     if not apply or not plan:
         return Report(table=name, mode=mode, findings=tuple(seen.findings), plan=plan)
     applied, refused = apply_repairs(metastore, store, seen)
-    mode, again = _inspect(metastore, store, name, mode)
+    mode, again = _inspect(metastore, store, name, mode, read_all)
     findings = (*again.findings, *refused)
     return Report(table=name, mode=mode, findings=findings, plan=plan, applied=tuple(applied))
 
@@ -95,7 +102,7 @@ def _released(name: str) -> Finding:
 
 
 def _inspect(
-    metastore: Metastore, store: LogStore, name: str, mode: Mode
+    metastore: Metastore, store: LogStore, name: str, mode: Mode, read_all: Differing
 ) -> tuple[Mode, Inspection]:
     if mode is Mode.INCREMENTAL:
         look = _look_at_new(metastore, store, name)
@@ -109,7 +116,7 @@ def _inspect(
     if other or _checkpoint_has_other_size(seen):
         mode = Mode.FULL  # somebody wrote here: that other sizes are right proves nothing
     if mode is Mode.FULL:
-        other += differing(store, _same_sizes(seen))
+        other += read_all(store, _same_sizes(seen))
         _audit_checkpoints(metastore, store, seen)
     for entry, commit in sorted(other, key=lambda found: found[1].version):
         seen.note_other_bytes(entry, commit.version)

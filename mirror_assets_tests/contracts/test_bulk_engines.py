@@ -14,6 +14,7 @@ import pytest
 from mirror_assets.delta import sidecar_plan
 from mirror_assets.errors import ImportRefusedError
 from mirror_assets.metastore.importer import import_table
+from mirror_assets.mirror.bulk import reconciling
 from mirror_assets.mirror.bulk.checkpoints import (
     build_checkpoint,
     build_checkpoints,
@@ -231,6 +232,30 @@ def test_reports_and_repairs_are_those_of_a_single_reconcile(
     assert (mended.has_errors, mended.applied) == (False, reports[1].plan)
     assert log_of(tmp_path / names[1]) == sound
     assert json.loads(other.read_text().splitlines()[-1])["add"]["path"] == "0-9.parquet"
+
+
+def test_the_commit_files_of_one_table_are_read_in_spans(
+    workers: Runner,
+    access: Access,
+    metastore: Metastore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reconciling, "_FILES_PER_ITEM", 2)
+    name = filled(metastore, tmp_path, "db.large")
+    backfill(InProcess(), access)
+    assert not reconcile_logs(workers, access, [name], Mode.FULL)[0].findings
+    log = tmp_path / name / "_delta_log"
+    for version, old, new in ((1, "0-7.", "0-8."), (4, "0-1.", "0-2.")):
+        file = log / f"{version:020d}.json"
+        file.write_text(file.read_text().replace(old, new))
+    (log / f"{2:020d}.json").unlink()
+
+    (report,) = reconcile_logs(workers, access, [name], Mode.FULL)
+    store = access.log_store(str(tmp_path / name))
+    assert asdict(report) == asdict(reconcile(metastore, store, name, Mode.FULL))
+    errors = {finding.version for finding in report.findings if finding.severity == "error"}
+    assert errors == {1, 2, 4}
 
 
 def test_a_planted_difference_is_found(
