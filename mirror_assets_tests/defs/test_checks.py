@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import dagster as dg
 import pytest
+import yaml
 
 from mirror_assets.delta.log_paths import CommitName
 from mirror_assets.metastore.tables import dl_add_files
@@ -54,7 +56,23 @@ def test_a_missing_commit_file_fails_gapless_and_says_what_to_do(
     (record,) = found.metadata["what_was_found"].records
     assert (record.data["rule"], record.data["version"]) == ("DL-FILE-03", 4)
     assert "publishes it again" in found.metadata["remedy"].value
-    assert found.metadata["repair"].value.endswith("/jobs/reconcile/playground")
+
+
+def test_a_finding_leads_to_the_job_that_repairs_it(
+    platform: Platform, mirrored: TableKeys
+) -> None:
+    file = platform.root / mirrored.table / "_delta_log" / CommitName(4).name
+    file.unlink()
+    page = urlsplit(checks(platform, mirrored)["gapless"].metadata["repair"].value)
+    assert page.path.endswith("/jobs/reconcile/playground/setup")
+    asked = yaml.safe_load(parse_qs(page.query)["config"][0])
+    consent = asked["ops"]["reconcile_tables"]["config"]
+    assert (consent["tables"], consent["apply"]) == ([mirrored.table], False)
+    consent["apply"] = True
+    job = platform.definitions().resolve_job_def("reconcile")
+    assert job.execute_in_process(asked, instance=platform.instance).success
+    assert file.exists()
+    assert all(check.passed for check in checks(platform, mirrored).values())
 
 
 def test_other_bytes_fail_bytes_match_sql(platform: Platform, mirrored: TableKeys) -> None:
