@@ -102,6 +102,36 @@ def test_a_row_of_sql_that_cannot_be_right_is_shown(
     assert {"DL-ADD-01", "DL-ADD-02", "DL-STAT-01"} <= rules
 
 
+def test_a_row_that_waits_is_looked_at_when_nothing_is_published_yet(platform: Platform) -> None:
+    keys = platform.table(commits=1)
+    add = dl_add_files
+    with platform.metastore.write() as connection:
+        connection.execute(add.update().where(add.c.version == 1).values(size=-4))
+    assert [name for name, c in checks(platform, keys).items() if not c.passed] == [
+        "state_matches_sql"
+    ]
+
+
+def test_a_row_that_cannot_be_right_is_shown_before_it_is_published(platform: Platform) -> None:
+    """The mirror stops at it, for its bytes are not those that were frozen; the check says why."""
+    keys = platform.table(commits=2)
+    mirror = platform.world.mirror()
+    mirror.settle(patience_s=5)
+    platform.commit(keys, 3)
+    add = dl_add_files
+    with platform.metastore.write() as connection:
+        broken = {"size": -4, "partition_values": '{"country":"fr"}'}
+        connection.execute(add.update().where(add.c.version == 3).values(broken))
+    mirror.settle(patience_s=5)
+    assert platform.world.state(keys.table).state == "QUARANTINED"
+    assert platform.files(keys) == list(range(3))
+    found = checks(platform, keys)["state_matches_sql"]
+    assert not found.passed
+    rows = [record.data for record in found.metadata["what_was_found"].records]
+    told = {(row["rule"], row["version"]) for row in rows if "row of" in str(row["message"])}
+    assert told == {("DL-ADD-01", 3), ("DL-ADD-07", 3)}
+
+
 def test_one_check_can_be_run_alone(platform: Platform, mirrored: TableKeys) -> None:
     key = dg.AssetCheckKey(mirrored.delta_log, "gapless")
     job = dg.define_asset_job("one", selection=dg.AssetSelection.checks(key))
