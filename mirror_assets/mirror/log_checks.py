@@ -134,7 +134,7 @@ def _bytes_match_sql(log: CheckedLog) -> Checked:
 
 
 def _state_matches_sql(log: CheckedLog) -> Checked:
-    """An independent replay of the log gives SQL's live files; SQL's rows are sound, to its head."""
+    """An independent replay gives SQL's live files; SQL's rows are sound, to its head."""
     version = log.table.mirrored_version
     findings = judge_state(log.metastore, log.table.name, version)
     findings += judge_pending(log.metastore, log.table.name, log.table.head_version)
