@@ -8,7 +8,7 @@ from typing import Final
 import dagster as dg
 
 from mirror_assets.findings import Finding, Severity
-from mirror_assets.mirror.log_checks import Checked, describe
+from mirror_assets.mirror.log_checks import Checked
 
 #: findings in a table; the rest is counted
 _SHOWN: Final = 50
@@ -37,15 +37,15 @@ def check_result(
         check_name=name,
         passed=not errors and not warnings,
         severity=dg.AssetCheckSeverity.ERROR if errors else dg.AssetCheckSeverity.WARN,
-        description=summary_of(name, checked.findings),
+        description=summary_of(checked.findings),
         metadata={**facts_metadata(checked.facts), **findings_metadata(checked.findings), **link},
     )
 
 
-def summary_of(name: str, findings: Sequence[Finding]) -> str:
-    """One line: what holds, or the first thing that does not."""
+def summary_of(findings: Sequence[Finding]) -> str:
+    """One line: the first thing that does not hold."""
     if not findings:
-        return describe(name)
+        return "nothing was found"
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return f"{findings[0].rule}: {findings[0].message}{more}"
 

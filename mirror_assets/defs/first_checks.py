@@ -11,7 +11,7 @@ import dagster as dg
 import orjson
 
 from mirror_assets.defs.access import MirrorAccess
-from mirror_assets.defs.keys import METASTORE, OBJECT_STORE, table_of
+from mirror_assets.defs.keys import METASTORE, NOT_ENDED, OBJECT_STORE, table_of
 from mirror_assets.defs.schedules import CONFORMANCE, PLATFORM_CHECKS
 from mirror_assets.errors import MirrorAssetsError
 from mirror_assets.metastore.mirror_state import read_mirror_states
@@ -46,6 +46,8 @@ def first_checks_sensor(jobs: Sequence[Any]) -> dg.SensorDefinition:
             return dg.SkipReason(f"the metastore does not answer: {error}")
         asked = _Asked(context.cursor)
         due = [key for key in logs if table_of(key) in published and not asked.has(key)][:_TABLES]
+        if due and _is_running(context.instance):
+            due = []
         platform = [key for key in unchecked & _PLATFORM if not asked.has(key)]
         context.update_cursor(asked.with_these([*due, *platform]))
         requests = [dg.RunRequest(job_name=PLATFORM_CHECKS)] if platform else []
@@ -64,6 +66,12 @@ def _unchecked(context: dg.SensorEvaluationContext) -> set[dg.AssetKey]:
     checks = repository.asset_graph.asset_check_keys if repository is not None else set()
     found = context.instance.event_log_storage.get_latest_asset_check_execution_by_key(list(checks))
     return {key.asset_key for key in checks} - {key.asset_key for key in found}
+
+
+def _is_running(instance: dg.DagsterInstance) -> bool:
+    """One run at a time: many new tables take turns."""
+    filters = dg.RunsFilter(job_name=CONFORMANCE, statuses=NOT_ENDED)
+    return instance.get_runs_count(filters) > 0
 
 
 def _words(unchecked: set[dg.AssetKey]) -> str:

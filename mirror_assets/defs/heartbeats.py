@@ -5,6 +5,7 @@ So an idle table stays fresh, and a late or dead mirror goes stale by itself.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Final
@@ -31,32 +32,44 @@ class LagBeats:
         settings: Settings,
         record: Callable[[dg.AssetMaterialization], object],
         clock: Callable[[], float] = time.monotonic,
+        due: dict[str, float] | None = None,
     ) -> None:
         self._settings = settings
         self._record = record
         self._clock = clock
         self._look_at = 0.0
-        self._beat_at: dict[str, float] = {}
+        #: by table, when its next heartbeat is due by the clock; for who keeps it from run to run
+        self.due = {} if due is None else due
         self._late: set[str] = set()
 
-    def beat(self, metastore: Metastore) -> int:
-        """Record the heartbeats that are due; their number."""
+    def beat(self, metastore: Metastore, *, seconds: float = math.inf) -> int:
+        """Record the heartbeats that are due; their number.
+
+        What is not done after `seconds` is left to the next time, which begins with it.
+        """
         if self._clock() < self._look_at:
             return 0
         self._look_at = self._clock() + _LOOK_S
+        deadline = time.monotonic() + seconds
         states = read_mirror_states(metastore)
         wait_s = self._interval_s(len(states))
-        return sum(self._beat_one(state, wait_s) for state in states)
+        done = 0
+        for state in sorted(states, key=lambda state: self.due.get(state.table, -math.inf)):
+            if time.monotonic() >= deadline:
+                break
+            done += self._beat_one(state, wait_s)
+        self.due = {s.table: self.due[s.table] for s in states if s.table in self.due}
+        return done
 
     def _beat_one(self, state: MirrorState, wait_s: float) -> bool:
         if not is_inside(state, self._settings.objective_of(state.table)):
             self._late.add(state.table)
             return False
         is_back = state.table in self._late
-        if not is_back and self._clock() < self._beat_at.get(state.table, float("-inf")):
+        if not is_back and self._clock() < self.due.get(state.table, -math.inf):
             return False
         self._late.discard(state.table)
-        self._beat_at[state.table] = self._clock() + wait_s
+        self.due[state.table] = self._clock() + wait_s
         self._record(lag_event(state))
         return True
 

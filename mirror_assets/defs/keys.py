@@ -16,6 +16,13 @@ ROLE_TAG: Final = "mirror/role"
 TABLE_TAG: Final = "mirror/table"
 KIND_TAG: Final = "mirror/asset"
 FOLLOWER: Final = "follower"
+#: states of runs that are under way, or will be
+NOT_ENDED: Final = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+]
 #: partition keys of published versions that are kept; unpublished ones always are
 KEPT_KEYS: Final = 1_000
 

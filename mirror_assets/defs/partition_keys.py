@@ -20,7 +20,7 @@ def add_new_keys(
     states: list[MirrorState],
     known: Mapping[str, int],
     *,
-    seconds: float = 3.0,
+    seconds: float = 2.0,
 ) -> dict[str, int]:
     """Add the versions above those known; by table, the newest version with a key.
 

@@ -45,6 +45,7 @@ def schedules(settings: Settings, jobs: list[Any]) -> list[dg.ScheduleDefinition
             name=f"{job.name}_hourly",
             job=job,
             cron_schedule=minutes[job.name],
+            description=job.description,
             default_status=_RUNNING,
         )
         for job in jobs
@@ -78,6 +79,7 @@ def _op_schedule(
         name=name,
         job=job,
         cron_schedule=cron,
+        description=job.description,
         run_config=run_config,
         default_status=_RUNNING,
     )

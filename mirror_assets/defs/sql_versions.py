@@ -12,7 +12,7 @@ import orjson
 from mirror_assets.defs.access import MirrorAccess
 from mirror_assets.defs.follow import follow
 from mirror_assets.defs.heartbeats import LagBeats
-from mirror_assets.defs.keys import FOLLOWER, ROLE_TAG, TABLE_TAG, TableKeys
+from mirror_assets.defs.keys import FOLLOWER, NOT_ENDED, ROLE_TAG, TABLE_TAG, TableKeys
 from mirror_assets.defs.partition_keys import add_new_keys, prune_keys
 from mirror_assets.defs.registry import Registry
 from mirror_assets.defs.reporting import RunlessEvents, report
@@ -28,17 +28,13 @@ _INTERVAL_S: Final = 5
 #: versions over those kept at which a table is pruned, and how many keys go in one tick
 _PRUNE_OVER: Final = 200
 _PRUNED: Final = 100
-_REPORTED: Final = 200
+#: events stored in one go, and seconds of a tick for each kind of work that may be long
+_REPORTED: Final = 20
+_SECONDS: Final = 0.8
 #: how long after a run of a table another one is asked for the same versions
 _AGAIN_S: Final = 60.0
 _RANGE_START: Final = "dagster/asset_partition_range_start"
 _RANGE_END: Final = "dagster/asset_partition_range_end"
-_ACTIVE: Final = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-]
 
 
 def sql_versions_sensor(registry: Registry) -> dg.SensorDefinition:
@@ -94,7 +90,8 @@ class _Memory:
         self.silent: dict[str, float] = found.get("silent", {})
         #: by table, the first version asked for and when
         self.asked: dict[str, tuple[int, float]] = found.get("asked", {})
-        self.beaten_s: float = found.get("beaten_s", 0.0)
+        #: by table, when its next heartbeat is due
+        self.beats_due: dict[str, float] = found.get("beats_due", {})
 
     def as_text(self) -> str:
         return orjson.dumps(vars(self)).decode()
@@ -104,7 +101,10 @@ def _prune(
     instance: dg.DagsterInstance, states: list[MirrorState], pruned: dict[str, int]
 ) -> dict[str, int]:
     """Look at the keys of a table each time its head has gone on by some hundreds."""
+    deadline = time.monotonic() + _SECONDS
     for state in states:
+        if time.monotonic() >= deadline:
+            break
         if state.head_version - pruned.get(state.table, 0) < _PRUNE_OVER:
             continue
         if len(prune_keys(instance, state, at_most=_PRUNED)) < _PRUNED:
@@ -131,10 +131,11 @@ def _runs(
     settings: Settings,
 ) -> tuple[list[dg.RunRequest], str]:
     """A run per table that waits and has none; reports and heartbeats, as no follower does it."""
-    report(metastore, RunlessEvents(context.instance), at_most=_REPORTED)
-    if time.time() - memory.beaten_s >= settings.freshness_warn / 4:
-        memory.beaten_s = time.time()
-        LagBeats(settings, context.instance.report_runless_asset_event).beat(metastore)
+    record = context.instance.report_runless_asset_event
+    beats = LagBeats(settings, record, clock=time.time, due=memory.beats_due)
+    beats.beat(metastore, seconds=_SECONDS)
+    memory.beats_due = beats.due
+    _report_a_while(context, metastore)
     waiting = [state for state in states if state.lag_versions and not state.is_stopped]
     busy = _busy_tables(context.instance) if waiting else set()
     known = {".".join(key.path[:-1]) for key in _defined(context)}
@@ -151,6 +152,12 @@ def _runs(
     return requests, f"{len(busy)} tables have a run"
 
 
+def _report_a_while(context: dg.SensorEvaluationContext, metastore: Metastore) -> None:
+    events, deadline = RunlessEvents(context.instance), time.monotonic() + _SECONDS
+    while report(metastore, events, at_most=_REPORTED) and time.monotonic() < deadline:
+        pass
+
+
 def _defined(context: dg.SensorEvaluationContext) -> set[dg.AssetKey]:
     repository = context.repository_def
     keys = repository.asset_graph.get_all_asset_keys() if repository is not None else set()
@@ -158,7 +165,7 @@ def _defined(context: dg.SensorEvaluationContext) -> set[dg.AssetKey]:
 
 
 def _busy_tables(instance: dg.DagsterInstance) -> set[str]:
-    runs = instance.get_runs(dg.RunsFilter(statuses=_ACTIVE))
+    runs = instance.get_runs(dg.RunsFilter(statuses=NOT_ENDED))
     return {run.tags[TABLE_TAG] for run in runs if TABLE_TAG in run.tags}
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import dagster as dg
 
 from mirror_assets.defs.follower_run import SILENT_MS, FollowerName
-from mirror_assets.defs.keys import FOLLOWER, ROLE_TAG
+from mirror_assets.defs.keys import FOLLOWER, NOT_ENDED, ROLE_TAG
 from mirror_assets.metastore.followers import Heartbeat
 
 WANTED: Final = 2
@@ -18,12 +18,6 @@ WANTED: Final = 2
 _STARTING_S: Final = 90.0
 #: how long a run must have been seen silent, by a database that answered, before it is failed
 _PATIENCE_S: Final = 45.0
-_ACTIVE: Final = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-]
 
 
 @dataclass(slots=True)
@@ -59,7 +53,7 @@ def supervise(
     named = [(FollowerName.parse(found.owner), found) for found in beats]
     by_run = {name.run_id: (name, found) for name, found in named if name is not None}
     followers = Followers()
-    filters = dg.RunsFilter(tags={ROLE_TAG: FOLLOWER}, statuses=_ACTIVE)
+    filters = dg.RunsFilter(tags={ROLE_TAG: FOLLOWER}, statuses=NOT_ENDED)
     for record in instance.get_run_records(filters):
         run = record.dagster_run
         name, beat = by_run.get(run.run_id, (None, None))

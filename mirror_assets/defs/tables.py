@@ -6,8 +6,10 @@ Dagster reads the annotations of what it runs as objects, so they are not postpo
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import quote
 
 import dagster as dg
+import orjson
 
 from mirror_assets.defs.access import MirrorAccess
 from mirror_assets.defs.findings_tables import check_result
@@ -20,8 +22,8 @@ from mirror_assets.mirror.log_checks import CHECKS, check_log, describe, open_lo
 from mirror_assets.settings import Settings
 from mirror_assets.storage.reader_options import reader_options
 
-#: where a person starts the job, with `apply` if they mean it
-_RECONCILE_PAGE: Final = "locations/mirror_assets.definitions/jobs/reconcile/playground"
+#: where a person starts the job, filled in but for their consent
+_RECONCILE_PAGE: Final = "locations/mirror_assets.definitions/jobs/reconcile/playground/setup"
 
 
 def table_assets(table: RegisteredTable, settings: Settings) -> list[Any]:
@@ -136,7 +138,7 @@ def _delta_log(table: RegisteredTable, keys: TableKeys, settings: Settings) -> d
                     "findings": sum(len(outcome.findings) for outcome in checked.values()),
                 },
             )
-        repair_url = f"{access.settings.dagster_url}/{_RECONCILE_PAGE}"
+        repair_url = reconcile_url(access.settings.dagster_url, table.name)
         for name, outcome in checked.items():
             yield check_result(keys.delta_log, name, outcome, repair_url)
 
@@ -160,6 +162,14 @@ def _mirror_lag(table: RegisteredTable, keys: TableKeys, settings: Settings) -> 
         metadata={"lag_objective_seconds": objective},
         **_look(keys, "mirror_lag", settings),
     )
+
+
+def reconcile_url(dagster_url: str, table: str) -> str:
+    """The launchpad of `reconcile` for one table: a plan, until `apply` is said to be true."""
+    name = orjson.dumps(table).decode()
+    lines = ["ops:", "  reconcile_tables:", "    config:"]
+    lines += [f"      {line}" for line in (f"tables: [{name}]", "mode: full", "apply: false")]
+    return f"{dagster_url}/{_RECONCILE_PAGE}?config={quote(chr(10).join(lines))}"
 
 
 def freshness_windows(settings: Settings, objective: float) -> tuple[timedelta, timedelta]:

@@ -22,7 +22,7 @@ from mirror_assets.findings import Finding, Severity
 from mirror_assets.metastore.database import Metastore
 from mirror_assets.metastore.log_reader import LogReader, TableRecord, TableSummary
 from mirror_assets.mirror.reconciler import Mode, Report, reconcile
-from mirror_assets.mirror.row_models import judge_state
+from mirror_assets.mirror.row_models import judge_pending, judge_state
 from mirror_assets.mirror.verification import verify_table
 from mirror_assets.storage.log_store import LogStore
 
@@ -94,7 +94,10 @@ def open_log(
 def _run(check: Callable[[CheckedLog], Checked], log: CheckedLog) -> Checked:
     if log.table.mirrored_version < log.table.first_version:
         message = "nothing is published yet"
-        return Checked(findings=[_finding(log, "MA-404", message, severity=Severity.INFO)])
+        findings = [_finding(log, "MA-404", message, severity=Severity.INFO)]
+        if check is _state_matches_sql:
+            findings += judge_pending(log.metastore, log.table.name, log.table.head_version)
+        return Checked(findings=findings)
     try:
         return check(log)
     except MirrorAssetsError as error:
@@ -131,9 +134,10 @@ def _bytes_match_sql(log: CheckedLog) -> Checked:
 
 
 def _state_matches_sql(log: CheckedLog) -> Checked:
-    """An independent replay of the log gives SQL's live files; SQL's own rows are sound."""
+    """An independent replay gives SQL's live files; SQL's rows are sound, to its head."""
     version = log.table.mirrored_version
     findings = judge_state(log.metastore, log.table.name, version)
+    findings += judge_pending(log.metastore, log.table.name, log.table.head_version)
     findings += [f for f in log.verified.findings if f.rule.startswith(_STATE_RULES)]
     seen = _listed_files(_reader(log, version))
     live = LogReader(log.metastore).live_files(log.table.name, version)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import dagster as dg
 import pytest
+import yaml
 
 from mirror_assets.delta.log_paths import CommitName
 from mirror_assets.metastore.tables import dl_add_files
@@ -54,7 +56,23 @@ def test_a_missing_commit_file_fails_gapless_and_says_what_to_do(
     (record,) = found.metadata["what_was_found"].records
     assert (record.data["rule"], record.data["version"]) == ("DL-FILE-03", 4)
     assert "publishes it again" in found.metadata["remedy"].value
-    assert found.metadata["repair"].value.endswith("/jobs/reconcile/playground")
+
+
+def test_a_finding_leads_to_the_job_that_repairs_it(
+    platform: Platform, mirrored: TableKeys
+) -> None:
+    file = platform.root / mirrored.table / "_delta_log" / CommitName(4).name
+    file.unlink()
+    page = urlsplit(checks(platform, mirrored)["gapless"].metadata["repair"].value)
+    assert page.path.endswith("/jobs/reconcile/playground/setup")
+    asked = yaml.safe_load(parse_qs(page.query)["config"][0])
+    consent = asked["ops"]["reconcile_tables"]["config"]
+    assert (consent["tables"], consent["apply"]) == ([mirrored.table], False)
+    consent["apply"] = True
+    job = platform.definitions().resolve_job_def("reconcile")
+    assert job.execute_in_process(asked, instance=platform.instance).success
+    assert file.exists()
+    assert all(check.passed for check in checks(platform, mirrored).values())
 
 
 def test_other_bytes_fail_bytes_match_sql(platform: Platform, mirrored: TableKeys) -> None:
@@ -82,6 +100,36 @@ def test_a_row_of_sql_that_cannot_be_right_is_shown(
     rows = [record.data for record in found.metadata["what_was_found"].records]
     rules = {row["rule"] for row in rows if "secrets" in str(row["message"])}
     assert {"DL-ADD-01", "DL-ADD-02", "DL-STAT-01"} <= rules
+
+
+def test_a_row_that_waits_is_looked_at_when_nothing_is_published_yet(platform: Platform) -> None:
+    keys = platform.table(commits=1)
+    add = dl_add_files
+    with platform.metastore.write() as connection:
+        connection.execute(add.update().where(add.c.version == 1).values(size=-4))
+    assert [name for name, c in checks(platform, keys).items() if not c.passed] == [
+        "state_matches_sql"
+    ]
+
+
+def test_a_row_that_cannot_be_right_is_shown_before_it_is_published(platform: Platform) -> None:
+    """The mirror stops at it, for its bytes are not those that were frozen; the check says why."""
+    keys = platform.table(commits=2)
+    mirror = platform.world.mirror()
+    mirror.settle(patience_s=5)
+    platform.commit(keys, 3)
+    add = dl_add_files
+    with platform.metastore.write() as connection:
+        broken = {"size": -4, "partition_values": '{"country":"fr"}'}
+        connection.execute(add.update().where(add.c.version == 3).values(broken))
+    mirror.settle(patience_s=5)
+    assert platform.world.state(keys.table).state == "QUARANTINED"
+    assert platform.files(keys) == list(range(3))
+    found = checks(platform, keys)["state_matches_sql"]
+    assert not found.passed
+    rows = [record.data for record in found.metadata["what_was_found"].records]
+    told = {(row["rule"], row["version"]) for row in rows if "row of" in str(row["message"])}
+    assert told == {("DL-ADD-01", 3), ("DL-ADD-07", 3)}
 
 
 def test_one_check_can_be_run_alone(platform: Platform, mirrored: TableKeys) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
+from mirror_assets.defs.keys import METASTORE, OBJECT_STORE
 from mirror_assets.delta.log_paths import CommitName
 from mirror_assets.metastore.breaker_store import BreakerRow, write_breaker
 from mirror_assets_tests.builders import a_metastore
@@ -138,6 +139,8 @@ def test_the_platform_is_checked(platform: Platform, mirrored: TableKeys) -> Non
     assert set(found) == {"schema_revision", "breaker_closed", "store_is_safe"}
     assert all(check.passed for check in found.values())
     assert found["store_is_safe"].metadata["stores"].value == 1
+    for key in (METASTORE, OBJECT_STORE):
+        assert platform.instance.get_latest_materialization_event(key), "the graph shows it green"
 
 
 def test_an_open_breaker_and_a_missing_metastore_are_told(

@@ -222,6 +222,38 @@ def test_lag_beats_come_only_inside_the_objective(platform: Platform) -> None:
     assert [event.asset_key for event in recorded] == [keys.mirror_lag] * 3
 
 
+def test_what_was_never_checked_is_asked_for_once(platform: Platform) -> None:
+    keys = platform.table(commits=1)
+    answer = tick(platform, "first_checks")
+    assert [request.job_name for request in answer.run_requests] == ["platform_checks"]
+    platform.world.mirror().settle(patience_s=5)
+    answer = tick(platform, "first_checks", answer.cursor)
+    (request,) = answer.run_requests
+    assert (request.job_name, request.asset_selection) == ("conformance", [keys.delta_log])
+    again = tick(platform, "first_checks", answer.cursor)
+    assert not again.run_requests
+    assert "sales/orders/delta_log" in again.skip_message
+    platform.materialize(keys.delta_log)
+    platform.definitions().resolve_job_def("platform_checks").execute_in_process(
+        instance=platform.instance
+    )
+    assert tick(platform, "first_checks").skip_message == "everything was checked before"
+
+
+def test_first_checks_say_why_they_wait_for_a_metastore_that_went_away(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform.table(commits=1)
+    shown = platform.definitions().get_repository_def()
+    monkeypatch.setenv("MIRROR_METASTORE_URL", "postgresql://me:secret@127.0.0.1:1/none")
+    context = dg.build_sensor_context(
+        instance=platform.instance, repository_def=shown, resources={"access": MirrorAccess()}
+    )
+    message = shown.get_sensor_def("first_checks").evaluate_tick(context).skip_message
+    assert message.startswith("the metastore does not answer: MA-101")
+    assert "secret" not in message
+
+
 def test_an_alert_is_sent_once_per_change() -> None:
     first = {"sales/orders/delta_log:gapless": "failed", "sales/orders/mirror_lag": "pass"}
     (alert,) = changes({}, first, "http://d").values()
