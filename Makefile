@@ -17,7 +17,7 @@ BIN := .venv/bin
 # Says JAVA_HOME where Java was found off the PATH.
 RUN := source .venv/java.env &&
 
-.PHONY: help setup demo dev test lint types bench docs clean
+.PHONY: help setup readers demo dev test lint types bench docs clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ setup: .venv/.project ## make .venv from the lock, find or install Java, fetch S
 .venv/.jars: .venv/.requirements mirror_assets/pipeline/session.py
 	@$(RUN) deploy/setup.sh jars
 
+readers: .venv/.requirements ## make the environments of readers for second opinions, in .readers
+	@deploy/setup.sh readers
+
 demo: setup ## show the whole thing once, in .demo, with nothing but this checkout
 	@$(RUN) $(BIN)/python -m mirror_assets.demo
 
@@ -51,6 +54,8 @@ dev: setup ## serve Dagster on 127.0.0.1, in the foreground; it shows what `make
 test: setup ## run every test
 	@if [ -d ../shared/corpora ]; then echo "corpora tests: run"; \
 	else echo "corpora tests: absent, because ../shared/corpora is not beside this checkout"; fi
+	@if [ -d .readers ]; then echo "readers tests: run"; \
+	else echo "readers tests: absent; \`make readers\` makes what they need"; fi
 	@$(RUN) $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
 
 lint: setup ## ruff: rules and format
@@ -66,7 +71,7 @@ bench: setup ## run the benchmarks
 docs: setup ## list the pages; they are plain Markdown, there is nothing to build
 	@find README.md CHANGELOG.md docs -name '*.md' 2>/dev/null | sort || true
 
-clean: ## remove .venv, caches, and what demo and dev left
-	@rm -rf .venv .demo .dagster_home .hypothesis .mypy_cache .pytest_cache .ruff_cache \
+clean: ## remove .venv, .readers, caches, and what demo and dev left
+	@rm -rf .venv .readers .demo .dagster_home .hypothesis .mypy_cache .pytest_cache .ruff_cache \
 		build dist spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What `make setup` does; not called by hand.
+# What `make setup` and `make readers` do; not called by hand.
 #
 #   setup.sh requirements   .venv with exactly what requirements.txt locks, hashes checked
 #   setup.sh project        this project itself, editable, in .venv
 #   setup.sh java           finds Java 17 or newer, or installs it where it may
 #   setup.sh jars           fetches the jars that Spark reads Delta and s3a:// with
+#   setup.sh readers        .readers/NAME for each deploy/readers/NAME.txt, hashes checked
 #
 # Uses uv where it is on the PATH, else python3 -m venv and pip.
 set -euo pipefail
@@ -161,10 +162,41 @@ setup_jars() {
     say "Spark tries again whenever it starts; 'make setup' does, too."
 }
 
+# Readers that cannot live beside those of .venv: each has a Python of its own.
+setup_readers() {
+    local locked name failed=0 jobs=()
+    for locked in deploy/readers/*.txt; do
+        name=$(basename "$locked" .txt)
+        # What was installed is noted last, hence a broken-off one is made again.
+        if ! cmp --silent "$locked" ".readers/$name/requirements.txt"; then
+            make_reader "$name" "$locked" &
+            jobs+=($!)
+        fi
+    done
+    for name in "${jobs[@]}"; do
+        wait "$name" || failed=1
+    done
+    return $failed
+}
+
+make_reader() {
+    local home=.readers/$1
+    say "making $home"
+    if has uv; then
+        uv venv --quiet --clear --python $VENV/bin/python "$home"
+        uv pip install --quiet --python "$home/bin/python" --require-hashes -r "$2"
+    else
+        $VENV/bin/python -m venv --clear "$home"
+        "$home/bin/python" -m pip install --quiet --disable-pip-version-check \
+            --require-hashes -r "$2"
+    fi
+    cp "$2" "$home/requirements.txt"
+}
+
 case "${1:-}" in
-requirements | project | java | jars) "setup_$1" ;;
+requirements | project | java | jars | readers) "setup_$1" ;;
 *)
-    say "usage: setup.sh requirements | project | java | jars"
+    say "usage: setup.sh requirements | project | java | jars | readers"
     exit 2
     ;;
 esac

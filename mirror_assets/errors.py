@@ -34,6 +34,7 @@ MirrorAssetsError
     ├── LogGapError                     MA-404
     ├── CheckpointMismatchError         MA-411
     ├── TableUnreadableError            MA-412
+    ├── ReaderMissingError              MA-413
     ├── SchemaMismatchError             MA-501
     ├── RowsRefusedError                MA-502
     ├── WriteRefusedError               MA-503
@@ -353,6 +354,13 @@ class TableUnreadableError(PermanentError):
 
     code = "MA-412"
     default_remedy = "`mirror-assets reconcile NAME --mode full` tells what is wrong with the log"
+
+
+class ReaderMissingError(PermanentError):
+    """A reader was asked for whose environment has not been made."""
+
+    code = "MA-413"
+    default_remedy = "run `make readers` in the checkout, or set MIRROR_READERS to their folder"
 
 
 class SchemaMismatchError(PermanentError):

@@ -144,6 +144,7 @@ class Settings(PlatformSettings):
         min_length=1,
         description="where Spark's work is done: a master URL, or sc://HOST:PORT for Connect",
     )
+    readers: Path = Field(default=Path(".readers"), description="what `make readers` has made")
 
     @classmethod
     def settings_customise_sources(

@@ -36,21 +36,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORPORA = Path(__file__).resolve().parents[2] / "shared" / "corpora"
+#: what `make readers` makes
+READERS_HOME = Path(__file__).resolve().parents[1] / ".readers"
 
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
-def pytest_report_header() -> str:
-    if CORPORA.is_dir():
-        return "corpora tests: run"
-    return "corpora tests: absent, because ../shared/corpora is not beside this checkout"
+def pytest_report_header() -> list[str]:
+    corpora = "absent, because ../shared/corpora is not beside this checkout"
+    readers = "absent; `make readers` makes what they need"
+    return [
+        f"corpora tests: {'run' if CORPORA.is_dir() else corpora}",
+        f"readers tests: {'run' if READERS_HOME.is_dir() else readers}",
+    ]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures they use; take out those whose corpora are absent."""
+    """Mark tests by the fixtures they use; take out those whose corpora or readers are absent."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "corpora" in fixtures:
@@ -63,12 +68,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group("spark"))
         if "postgres_url" in fixtures or "postgres" in fixtures:
             item.add_marker(pytest.mark.postgres)
-    if CORPORA.is_dir():
-        return
-    absent = [item for item in items if item.get_closest_marker("corpora")]
-    if absent:
-        config.hook.pytest_deselected(items=absent)
-        items[:] = [item for item in items if not item.get_closest_marker("corpora")]
+    for marker, needed in (("corpora", CORPORA), ("readers", READERS_HOME)):
+        absent = [item for item in items if item.get_closest_marker(marker)]
+        if absent and not needed.is_dir():
+            config.hook.pytest_deselected(items=absent)
+            items[:] = [item for item in items if not item.get_closest_marker(marker)]
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,8 @@ FENCES = {
     "duckdb": ("metastore/", "conformance/duckdb", "demo.py"),
     "adbc": ("metastore/",),
     "obstore": ("storage/",),
-    "pyspark": ("pipeline/", "conformance/spark", "jobs/"),
+    # A second opinion is a program of its own, in an environment without this project.
+    "pyspark": ("pipeline/", "conformance/spark", "conformance/second_opinion.py", "jobs/"),
     "pydantic": ("settings.py", "platform_settings.py", "defs/"),
     "typer": ("cli/",),
     "rich": ("cli/", "demo.py"),
@@ -155,8 +156,8 @@ def local_imports(module: Module) -> list[str]:
 
 
 def environment_readers(module: Module) -> list[str]:
-    """Who reads the environment; only the settings may."""
-    if module.path == "settings.py":
+    """Who reads the environment; only the settings may, and a program of its own."""
+    if module.path in ("settings.py", "conformance/second_opinion.py"):
         return []
     words = {"environ", "environb", "getenv", "getenvb", "putenv"}
     found = [
@@ -223,6 +224,17 @@ def _is_part(name: str) -> bool:
     return name in MAY_IMPORT or (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
 
 
+def imports_of_ours(module: Module) -> list[str]:
+    """What runs in another environment has nothing of this project there."""
+    if module.path != "conformance/second_opinion.py":
+        return []
+    return [
+        f"{module.path}:{line} imports {name}"
+        for line, name in imports(module)
+        if name.partition(".")[0] == ROOT
+    ]
+
+
 RULES = [
     unknown_parts,
     wrong_directions,
@@ -231,6 +243,7 @@ RULES = [
     environment_readers,
     impurities,
     oversized,
+    imports_of_ours,
 ]
 MODULES = [
     Module(path.relative_to(PACKAGE).as_posix(), path.read_text())
@@ -277,6 +290,11 @@ def test_the_package_keeps_the_house_rule(rule: Callable[[Module], list[str]]) -
         ),
         (environment_readers, "cli/app.py", "import os\nos.environ['X']"),
         (environment_readers, "cli/app.py", "from os import getenv"),
+        (
+            imports_of_ours,
+            "conformance/second_opinion.py",
+            "from mirror_assets.conformance.digests import digest_of",
+        ),
         (impurities, "delta/schema.py", "open('x')"),
         (impurities, "delta/schema.py", "from pathlib import Path"),
         (impurities, "delta/schema.py", "import os.path"),
@@ -303,6 +321,7 @@ def test_a_planted_violation_is_found(
         (climbed_fences, "metastore/dialect.py", "import sqlite3, duckdb, psycopg"),
         (local_imports, "cli/app.py", "def go():\n    from mirror_assets.metastore import rows"),
         (environment_readers, "settings.py", "import os\nos.environ['X']"),
+        (imports_of_ours, "conformance/second_reader.py", "from mirror_assets import errors"),
         (impurities, "metastore/rows.py", "import time"),
     ],
 )

@@ -4,20 +4,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import unquote
 
 import typer
 
 from mirror_assets.cli.exits import ExitCode, UsageError
 from mirror_assets.cli.files import require_folder, write_bytes
 from mirror_assets.cli.session import Session
+from mirror_assets.errors import VersionNotFoundError
 
 if TYPE_CHECKING:
-    from mirror_assets.conformance.readers import Reader
+    from mirror_assets.conformance.readers import Expected, Reader
     from mirror_assets.conformance.report import Report
+
+
+#: as in `--readers`; the last three are in environments of their own
+READERS: Final = ("deltalake", "duckdb", "spark", "sail", "deltalake-0.25", "chdb")
+READERS_HELP: Final = f"Ask {', '.join(READERS)}, too; by commas."
 
 
 class VerifyProfile(StrEnum):
@@ -46,7 +54,7 @@ def verify(
     ] = None,
     readers: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Ask deltalake, duckdb, spark, too; by commas."),
+        typer.Option(metavar="NAMES", help=READERS_HELP),
     ] = None,
     version: Annotated[
         int | None,
@@ -109,33 +117,36 @@ def verified_table(
 
 def reader_names(readers: str | None) -> list[str]:
     """The names between the commas; UsageError for one that nobody has."""
-    wanted = [word.strip() for word in (readers or "").split(",") if word.strip()]
-    if unknown := set(wanted) - {"deltalake", "duckdb", "spark"}:
+    wanted = list(dict.fromkeys(word.strip() for word in (readers or "").split(",")))
+    wanted = [word for word in wanted if word]
+    if unknown := set(wanted) - {*READERS}:
         message = f"no such reader: {', '.join(sorted(unknown))}"
-        raise UsageError(message, remedy="choose from deltalake, duckdb, spark")
+        raise UsageError(message, remedy=f"choose from {', '.join(READERS)}")
     return wanted
 
 
-def _readers(session: Session, wanted: list[str], location: str) -> list[Reader]:
-    """The readers by name; each brings its library along."""
-    found: list[Reader] = []
-    if "deltalake" in wanted:
-        from mirror_assets.conformance.deltalake_reader import DeltalakeReader
+def _reader(session: Session, name: str, location: str) -> Reader:
+    """A reader by name; it brings its library along."""
+    settings = session.settings
+    match name:
+        case "deltalake":
+            from mirror_assets.conformance.deltalake_reader import DeltalakeReader
 
-        found.append(DeltalakeReader())
-    if "duckdb" in wanted:
-        from mirror_assets.conformance.duckdb_reader import DuckdbReader
+            return DeltalakeReader()
+        case "duckdb":
+            from mirror_assets.conformance.duckdb_reader import DuckdbReader
 
-        found.append(DuckdbReader())
-    if "spark" in wanted:
-        from mirror_assets.conformance.spark_reader import SparkReader
-        from mirror_assets.pipeline.session import SparkOptions, open_session
+            return DuckdbReader()
+        case "spark":
+            from mirror_assets.conformance.spark_reader import SparkReader
+            from mirror_assets.pipeline.session import SparkOptions, open_session
 
-        settings = session.settings
-        s3 = settings.store_options() if location.startswith("s3:") else None
-        options = SparkOptions(master=settings.spark_master, delta=True, s3=s3)
-        found.append(SparkReader(lambda: open_session(options)))
-    return found
+            s3 = settings.store_options() if location.startswith("s3:") else None
+            options = SparkOptions(master=settings.spark_master, delta=True, s3=s3)
+            return SparkReader(lambda: open_session(options))
+    from mirror_assets.conformance.second_reader import SecondReader
+
+    return SecondReader(name, settings.readers)
 
 
 def read_by(session: Session, report: Report, wanted: list[str]) -> Report:
@@ -143,19 +154,34 @@ def read_by(session: Session, report: Report, wanted: list[str]) -> Report:
     from mirror_assets.conformance.readers import ask_readers, expected_of, findings_of
     from mirror_assets.delta.locations import normalise_location
 
-    readers = _readers(session, wanted, report.location)
+    expected = expected_of(report.growth)
+    if report.table is not None:
+        expected = [_with_files(session, report.table, each) for each in expected]
+
+    readers = [_reader(session, name, report.location) for name in wanted]
     try:
         verdicts = ask_readers(
             readers,
             normalise_location(report.location),
-            expected_of(report.growth),
+            expected,
             features=report.features,
+            types=report.types,
+            partitions=report.partitions,
             options=session.settings.store_options(),
         )
     finally:
         for reader in readers:
             reader.close()
     return report.with_readers(verdicts).with_findings(findings_of(verdicts, report.table))
+
+
+def _with_files(session: Session, table: str, expected: Expected) -> Expected:
+    """The same with the names of the live files, if SQL knows the version."""
+    try:
+        adds = list(session.reader.live_files(table, expected.version))
+    except VersionNotFoundError:
+        return expected
+    return replace(expected, paths=frozenset(unquote(add.path) for add in adds))
 
 
 def _write(report: Report, junit: Path | None, html: Path | None) -> None:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from mirror_assets.cli.conformance import VerifyProfile, read_by, reader_names, verified_table
+from mirror_assets.cli.conformance import (
+    READERS_HELP,
+    VerifyProfile,
+    read_by,
+    reader_names,
+    verified_table,
+)
 from mirror_assets.cli.exits import ExitCode, exit_code_of
 from mirror_assets.cli.files import require_folder, write_bytes
 from mirror_assets.cli.session import Session
@@ -36,7 +42,7 @@ def report(
     ] = _PAGE,
     readers: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Ask deltalake, duckdb, spark, too; by commas."),
+        typer.Option(metavar="NAMES", help=READERS_HELP),
     ] = None,
 ) -> ExitCode:
     """Verify every table and write one HTML page about all of them."""

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 import duckdb
 import duckdb_extension_delta
 
-from mirror_assets.conformance.readers import Refused, Seen, digest_of
+from mirror_assets.conformance.digests import digest_of
+from mirror_assets.conformance.readers import Refused, Seen, names_below
 from mirror_assets.delta.locations import Location
 from mirror_assets.storage.options import StoreOptions
 
@@ -29,10 +30,11 @@ class DuckdbReader:
             if place.scheme == "s3":
                 connection.execute(_secret(options))
             scan = f"({_quoted(where)}, version => {version})"
-            (files,) = connection.sql(f"SELECT count(*) FROM delta_list_files{scan}").fetchall()[0]  # noqa: S608 - quoted
+            listed = connection.sql(f"SELECT data_file FROM delta_list_files{scan}").fetchall()  # noqa: S608 - quoted
             result = connection.sql(f"SELECT * FROM delta_scan{scan}")  # noqa: S608 - quoted
             rows, digest = digest_of(result.to_arrow_reader(_BATCH_ROWS))
-        return Seen(rows=rows, digest=digest, files=files)
+        paths = names_below(place, (file for (file,) in listed), encoded=False)
+        return Seen(rows=rows, digest=digest, files=len(listed), paths=paths)
 
     def close(self) -> None:
         """See Reader: nothing is held."""

@@ -7,23 +7,20 @@ differs, where that is a known limit of it, is excused by name and date; anythin
 
 from __future__ import annotations
 
-import hashlib
-import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+from urllib.parse import unquote
 
-import pyarrow as pa
-
+from mirror_assets.conformance.reader_limits import Asked, Aspect, is_limited, limit_of
 from mirror_assets.conformance.report import Growth, ReaderVerdict
 from mirror_assets.delta.locations import Location
 from mirror_assets.findings import Finding, Severity
 from mirror_assets.storage.options import StoreOptions
 
 _RULE: Final = "DL-REC-10"
-_WORD: Final = 2**128
 #: how much of a reader's own message is told
 _SHOWN: Final = 300
 
@@ -37,6 +34,8 @@ class Seen:
     digest: str
     #: live files; None where the reader does not tell
     files: int | None = None
+    #: their names below the table's root, decoded; None where the reader does not tell
+    paths: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,53 +60,17 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """A known limit of a reader: what it does to which tables, and when it was seen."""
-
-    reader: str
-    #: tables with this feature
-    feature: str
-    says: str
-    noted: str
-
-
-#: each was seen with the release that the project is locked to
-LIMITS: Final = (
-    Limit(
-        reader="deltalake",
-        feature="typeWidening",
-        says="deltalake 1.6.6 refuses tables with widened types",
-        noted="2026-11-18",
-    ),
-    Limit(
-        reader="duckdb",
-        feature="variantType",
-        says="DuckDB 1.5.5 has no variant type for Delta tables",
-        noted="2026-11-18",
-    ),
-    Limit(
-        reader="duckdb",
-        feature="columnMapping",
-        says="DuckDB 1.5.5 reads partition values of mapped columns as null",
-        noted="2026-11-18",
-    ),
-    Limit(
-        reader="*",
-        feature="catalogManaged",
-        says="readers by path refuse catalog-managed tables, as the protocol tells them to",
-        noted="2026-11-18",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the log itself tells of a version: the truth that readers are held to."""
+    """What is known of a version, by the log or by SQL: the truth that readers are held to."""
 
     version: int
     files: int
     #: None where statistics do not count all rows
     rows: int | None = None
+    #: the names of the live files; None where only their number is known
+    paths: frozenset[str] | None = None
+    #: of the rows; None where only the readers tell
+    digest: str | None = None
 
 
 def expected_of(growth: Sequence[Growth], count: int = 3) -> list[Expected]:
@@ -124,16 +87,30 @@ def ask_readers(
     expected: Sequence[Expected],
     *,
     features: frozenset[str],
+    types: frozenset[str] = frozenset(),
+    partitions: frozenset[str] = frozenset(),
     options: StoreOptions | None = None,
 ) -> tuple[ReaderVerdict, ...]:
-    """Ask each reader for each version, and judge the answers by the log and by each other."""
+    """Ask each reader for each version, and judge the answers by what is known and by each other.
+
+    `features`, `types` and `partitions` are what known limits depend on: those of the table, of its
+    columns and their parts, and of its partition columns.
+    """
     verdicts: list[ReaderVerdict] = []
     for wanted in expected:
+        asked = Asked(
+            place=place,
+            version=wanted.version,
+            newest=max(each.version for each in expected),
+            features=features,
+            types=types,
+            partitions=partitions,
+        )
         answers = {
-            reader.name: _asked(reader, place, wanted.version, options or StoreOptions())
+            reader.name: _answer(reader, place, wanted.version, options or StoreOptions())
             for reader in readers
         }
-        verdicts += _judged(answers, wanted, features)
+        verdicts += _judged(answers, wanted, asked)
     return tuple(verdicts)
 
 
@@ -154,17 +131,12 @@ def findings_of(verdicts: Iterable[ReaderVerdict], table: str | None) -> list[Fi
     ]
 
 
-def digest_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, str]:
-    """Rows, and a digest of their values that no order of rows or columns changes."""
-    rows, total = 0, 0
-    for batch in batches:
-        names = sorted(batch.schema.names)
-        columns = [batch.column(name).to_pylist() for name in names]
-        rows += batch.num_rows
-        for values in zip(*columns, strict=True):
-            text = "\x1f".join(map(_text, values))
-            total += int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest())
-    return rows, f"{total % _WORD:032x}"
+def names_below(place: Location, listed: Iterable[str], *, encoded: bool) -> frozenset[str]:
+    """The names of a table's files, from names or URIs as a reader lists them."""
+    root = re.escape(place.path.rstrip("/"))
+    head = re.compile(rf"(?:[a-z0-9]+:(?://[^/]*)?)?{root}/")
+    plain = map(unquote, listed) if encoded else listed
+    return frozenset(head.sub("", name, count=1) if head.match(name) else name for name in plain)
 
 
 def _sampled(growth: Sequence[Growth], count: int) -> list[Growth]:
@@ -175,7 +147,7 @@ def _sampled(growth: Sequence[Growth], count: int) -> list[Growth]:
     return [growth[place] for place in sorted(places)]
 
 
-def _asked(reader: Reader, place: Location, version: int, options: StoreOptions) -> Seen | Refused:
+def _answer(reader: Reader, place: Location, version: int, options: StoreOptions) -> Seen | Refused:
     try:
         return reader.read(place, version, options)
     except Exception as exc:  # noqa: BLE001 - other people's programs: each raises its own
@@ -183,19 +155,20 @@ def _asked(reader: Reader, place: Location, version: int, options: StoreOptions)
 
 
 def _judged(
-    answers: Mapping[str, Seen | Refused], wanted: Expected, features: frozenset[str]
+    answers: Mapping[str, Seen | Refused], wanted: Expected, asked: Asked
 ) -> Iterator[ReaderVerdict]:
-    digests = [answer.digest for answer in answers.values() if isinstance(answer, Seen)]
-    usual = max(set(digests), key=digests.count) if digests else ""
+    usual = wanted.digest or _usual(answers, asked)
     for name, answer in answers.items():
-        limit = next((x for x in LIMITS if x.reader in (name, "*") and x.feature in features), None)
+        wrong: dict[Aspect, str] = {}
         if isinstance(answer, Refused):
             outcome, detail = "refuses", answer.reason
+            limit = limit_of(name, replace(asked, said=answer.reason), ())
         else:
-            wrong = list(_differences(answer, wanted, usual))
+            wrong = dict(_differences(answer, wanted, usual))
             outcome = "differs" if wrong else "agrees"
-            detail = "; ".join(wrong) or f"{answer.rows} rows"
-        if outcome != "agrees" and limit is not None:
+            detail = "; ".join(wrong.values()) or f"{answer.rows} rows"
+            limit = limit_of(name, asked, wrong) if wrong else None
+        if limit is not None:
             outcome, detail = "limit", f"{limit.says} (noted {limit.noted}): {detail}"
         seen = answer if isinstance(answer, Seen) else None
         yield ReaderVerdict(
@@ -208,37 +181,27 @@ def _judged(
         )
 
 
-def _differences(seen: Seen, wanted: Expected, usual: str) -> Iterator[str]:
+def _usual(answers: Mapping[str, Seen | Refused], asked: Asked) -> str | None:
+    """What most readers see, those first that are not known to see it wrongly; None in a tie."""
+    seen = {name: answer for name, answer in answers.items() if isinstance(answer, Seen)}
+    sound = [answer for name, answer in seen.items() if not is_limited(name, asked)]
+    votes = Counter(answer.digest for answer in sound or seen.values()).most_common(2)
+    if not votes or (len(votes) > 1 and votes[0][1] == votes[1][1]):
+        return None
+    return votes[0][0]
+
+
+def _differences(seen: Seen, wanted: Expected, usual: str | None) -> Iterator[tuple[Aspect, str]]:
     if seen.files is not None and seen.files != wanted.files:
-        yield f"{seen.files} files, by the log {wanted.files}"
+        yield "files", f"{seen.files} files, by the log {wanted.files}"
+    elif seen.paths is not None and wanted.paths is not None and seen.paths != wanted.paths:
+        odd = min(seen.paths ^ wanted.paths)
+        yield (
+            "files",
+            f"other files: {odd} is live {'here' if odd in seen.paths else 'in SQL'} only",
+        )
     if wanted.rows is not None and seen.rows != wanted.rows:
-        yield f"{seen.rows} rows, by the log {wanted.rows}"
+        yield "rows", f"{seen.rows} rows, by the log {wanted.rows}"
     if seen.digest != usual:
-        yield "other values than the other readers"
-
-
-def _text(value: Any) -> str:  # noqa: C901, PLR0911 - one case per type
-    """A value in one spelling for all readers."""
-    match value:
-        case None:
-            return "\x00"
-        case bool():
-            return "true" if value else "false"
-        case float() if math.isnan(value):
-            return "NaN"
-        case float() if value.is_integer():
-            return str(int(value))
-        case Decimal():
-            return f"{value.normalize():f}"
-        case datetime():
-            aware = value.astimezone(UTC) if value.tzinfo else value
-            return aware.replace(tzinfo=None).isoformat(timespec="microseconds")
-        case date() | time() | timedelta():
-            return str(value)
-        case bytes():
-            return value.hex()
-        case dict():
-            return "{" + ",".join(f"{k}={_text(v)}" for k, v in sorted(value.items())) + "}"
-        case list() | tuple():
-            return "[" + ",".join(_text(item) for item in value) + "]"
-    return str(value)
+        truth = "were written" if wanted.digest else "the other readers see"
+        yield "values", f"other values than {truth}"

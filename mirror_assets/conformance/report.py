@@ -51,6 +51,9 @@ class Report:
     growth: tuple[Growth, ...] = ()
     #: those of the newest version
     features: frozenset[str] = frozenset()
+    #: those of all columns and their parts, and those of partition columns
+    types: frozenset[str] = frozenset()
+    partitions: frozenset[str] = frozenset()
     readers: tuple[ReaderVerdict, ...] = ()
 
     @property

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from mirror_assets.conformance.readers import Refused, Seen, digest_of
+from mirror_assets.conformance.digests import digest_of
+from mirror_assets.conformance.readers import Refused, Seen, names_below
 from mirror_assets.delta.locations import Location
 from mirror_assets.storage.options import StoreOptions
 
@@ -29,7 +30,9 @@ class SparkReader:
         where = place.path if place.scheme == "file" else place.uri.replace("s3://", "s3a://", 1)
         frame = self._session.read.format("delta").option("versionAsOf", str(version)).load(where)
         rows, digest = digest_of(frame.toArrow().to_batches())
-        return Seen(rows=rows, digest=digest, files=len(frame.inputFiles()) if rows else None)
+        files = frame.inputFiles()
+        paths = names_below(place, files, encoded=True) if rows else None
+        return Seen(rows=rows, digest=digest, files=len(files) if rows else None, paths=paths)
 
     def close(self) -> None:
         """See Reader: stop the session."""

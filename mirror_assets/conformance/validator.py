@@ -47,6 +47,8 @@ from mirror_assets.conformance.views import CheckpointView, Commit, Document, Lo
 from mirror_assets.conformance.weighing import Weighing
 from mirror_assets.delta.actions import DomainMetadata, MetaData, TableProtocol, Txn
 from mirror_assets.delta.log_paths import Compaction, LogEntry
+from mirror_assets.delta.schema import DataType, PrimitiveType, parse_schema, walk_fields
+from mirror_assets.errors import RuleViolationError
 from mirror_assets.storage.log_source import LogSource
 
 #: requests in flight: latency, not bandwidth, is what a store makes one wait for
@@ -106,6 +108,7 @@ class _Run:
         self._ask(END, self.log)
 
     def report(self) -> Report:
+        types, partitions = _types(self.log.history)
         return Report(
             location=self.source.location.uri,
             profile=self.profile,
@@ -117,6 +120,8 @@ class _Run:
             more=self.weighing.more(),
             growth=tuple(self.growth),
             features=self.log.history.features,
+            types=types,
+            partitions=partitions,
         )
 
     def _version(self, version: int, contents: Iterator[tuple[LogEntry, bytes]]) -> None:
@@ -239,6 +244,24 @@ def _slim(scan: CheckpointScan) -> CheckpointScan:
     return CheckpointScan(
         is_readable=scan.is_readable, counts=scan.counts, size_bytes=scan.size_bytes
     )
+
+
+def _types(history: History) -> tuple[frozenset[str], frozenset[str]]:
+    """The types of columns and their members, and of partition columns, as readers know them."""
+    metadata = history.metadata
+    try:
+        schema = parse_schema("" if metadata is None else metadata.schema_string)
+    except RuleViolationError:
+        return frozenset(), frozenset()
+    types = frozenset(_type_name(member.type) for _, member in walk_fields(schema))
+    parts = (schema.find(name) for name in (() if metadata is None else metadata.partition_columns))
+    return types, frozenset(_type_name(member.type) for member in parts if member is not None)
+
+
+def _type_name(kind: DataType) -> str:
+    if isinstance(kind, PrimitiveType):
+        return kind.name
+    return type(kind).__name__.removesuffix("Type").lower()
 
 
 def _range(entry: LogEntry) -> Range:

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from mirror_assets.conformance.deltalake_reader import DeltalakeReader
+from mirror_assets.conformance.digests import digest_of
 from mirror_assets.conformance.duckdb_reader import DuckdbReader
 from mirror_assets.conformance.readers import (
     Expected,
     Refused,
     Seen,
     ask_readers,
-    digest_of,
     expected_of,
     findings_of,
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import struct
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import duckdb
 import duckdb_extension_delta
@@ -47,7 +49,20 @@ class Lake:
 
     def __post_init__(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
-        self.store = open_store(str(self.root), StoreOptions(durable=False), allowed_roots=[])
+        self.store = open_store(self.location, self.options, allowed_roots=[])
+
+    @property
+    def location(self) -> str:
+        return str(self.root)
+
+    @property
+    def options(self) -> StoreOptions:
+        return StoreOptions(durable=False)
+
+    def put(self, path: str, body: bytes) -> None:
+        """Write a file below the root."""
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_bytes(body)
 
     def create(
         self, *fields: dict[str, Any], features: tuple[str, ...] = (), **options: Any
@@ -57,20 +72,23 @@ class Lake:
         create_table(
             self.metastore,
             self.name,
-            str(self.root),
+            self.location,
             a_schema(*fields),
             configuration=configuration,
             **options,
         )
 
-    def file(self, data: pa.Table, partition: dict[str, str | None] | None = None) -> AddFile:
+    def file(
+        self, data: pa.Table, partition: dict[str, str | None] | None = None, *, folder: str = ""
+    ) -> AddFile:
         """Write a data file; its add action, with statistics of its numbers and texts."""
-        path = f"{uuid4()}.parquet"
-        pq.write_table(data, self.root / path)
+        path, body = f"{folder}{uuid4()}.parquet", io.BytesIO()
+        pq.write_table(data, body)
+        self.put(path, body.getvalue())
         return AddFile(
             path=quote(path),
             partition_values=partition or {},
-            size=(self.root / path).stat().st_size,
+            size=len(body.getvalue()),
             modification_time=NOW_MS,
             data_change=True,
             stats=json.dumps(_statistics(data)),
@@ -82,11 +100,21 @@ class Lake:
         bitmap = _roaring(rows)
         body = b"\x01" + struct.pack(">i", len(bitmap)) + bitmap
         checked = body + struct.pack(">I", zlib.crc32(bitmap))
-        (self.root / f"deletion_vector_{identity}.bin").write_bytes(checked)
+        self.put(f"deletion_vector_{identity}.bin", checked)
         return DeletionVector(
             storage_type="u",
-            path_or_inline_dv=_z85(identity),
+            path_or_inline_dv=_z85(identity.bytes),
             offset=1,
+            size_in_bytes=len(bitmap),
+            cardinality=len(rows),
+        )
+
+    def hidden_rows(self, rows: list[int]) -> DeletionVector:
+        """A deletion vector that stands inline."""
+        bitmap = _roaring(rows)
+        return DeletionVector(
+            storage_type="i",
+            path_or_inline_dv=_z85(bitmap + b"\0" * (-len(bitmap) % 4)),
             size_in_bytes=len(bitmap),
             cardinality=len(rows),
         )
@@ -176,13 +204,24 @@ def _sorted(table: pa.Table) -> list[tuple[Any, ...]]:
 def _statistics(data: pa.Table) -> dict[str, Any]:
     columns = {name: data[name].drop_null().to_pylist() for name in data.column_names}
     known = {name: values for name, values in columns.items() if values}
-    plain = {n: v for n, v in known.items() if isinstance(v[0], int | float | str)}
+    plain = {name: values for name, values in known.items() if _has_bounds(values)}
     return {
         "numRecords": data.num_rows,
         "minValues": {name: min(values) for name, values in plain.items()},
         "maxValues": {name: max(values) for name, values in plain.items()},
-        "nullCount": {name: data[name].null_count for name in data.column_names},
+        "nullCount": {
+            name: data[name].null_count
+            for name in data.column_names
+            if not pa.types.is_nested(data[name].type)
+        },
     }
+
+
+def _has_bounds(values: list[Any]) -> bool:
+    """JSON has no word for numbers that are not finite."""
+    if isinstance(values[0], float):
+        return all(map(math.isfinite, values))
+    return isinstance(values[0], int | str)
 
 
 def _roaring(rows: list[int]) -> bytes:
@@ -193,8 +232,8 @@ def _roaring(rows: list[int]) -> bytes:
     return struct.pack("<IQI", 1681511377, 1, 0) + header + container
 
 
-def _z85(identity: UUID) -> str:
+def _z85(data: bytes) -> str:
     text = ""
-    for (word,) in struct.iter_unpack(">I", identity.bytes):
+    for (word,) in struct.iter_unpack(">I", data):
         text += "".join(_Z85[word // 85**place % 85] for place in range(4, -1, -1))
     return text
