@@ -38,6 +38,7 @@ from mirror_assets.delta.actions import (
     AddFile,
     CdcFile,
     CommitInfo,
+    DeletionVector,
     RemoveFile,
     Sidecar,
 )
@@ -80,6 +81,8 @@ class CheckpointScan:
     files: FileColumns = NO_FILES
     parts: ColumnParts = field(default_factory=ColumnParts)
     names: PathNames = field(default_factory=PathNames)
+    #: deletion vectors of the adds, by path
+    vectors: dict[str, DeletionVector] = field(default_factory=dict)
     removes: list[Removes] = field(default_factory=list)
     #: entries with dataChange true
     data_changes: int = 0
@@ -152,6 +155,8 @@ def _scan_actions(actions: list[Action], name: str, scan: CheckpointScan) -> Non
     scan.removes.append(Removes.of(removes))
     for add in adds:
         scan.names.note(add.path)
+        if add.deletion_vector is not None:
+            scan.vectors[add.path] = add.deletion_vector
 
 
 def _scan_parquet(stream: BinaryIO, name: str, scan: CheckpointScan, version: int) -> None:
@@ -183,6 +188,7 @@ def _scan_batch(
             scan.names.take(adds.paths)
             scan.data_changes += adds.data_changes
             scan.broken_stats += adds.broken_stats
+            scan.vectors |= adds.vectors
             scan.placed[name] += len(rows)
         elif kind == "remove":
             removes = read_removes(rows)
