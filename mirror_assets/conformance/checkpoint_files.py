@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
@@ -36,6 +37,8 @@ class Adds:
     data_changes: int
     #: files whose statistics are not JSON
     broken_stats: int
+    #: deletion vectors by path
+    vectors: dict[str, DeletionVector]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ def read_adds(column: pa.StructArray) -> Adds:
     sizes = _numbers(members.required_column("size", _INT64), count)
     bases = _numbers(members.column("baseRowId", _INT64), count)
     versions = _numbers(members.column("defaultRowCommitVersion", _INT64), count)
-    vectors, deleted = _vectors(members, count)
+    descriptors = members.deletion_vectors()
+    vectors, deleted = _vectors(descriptors, count)
     stats = members.column("stats", _STRING)
     records, broken = (constant(NONE, count), 0) if stats is None else counts_of(stats)
     files = FileColumns(
@@ -88,14 +92,14 @@ def read_adds(column: pa.StructArray) -> Adds:
         records=records,
         has_stats=_has_any(stats, members.column("stats_parsed"), count=count),
     )
-    return Adds(files, paths, _true(members, "dataChange"), broken)
+    return Adds(files, paths, _true(members, "dataChange"), broken, _by_path(paths, descriptors))
 
 
 def read_removes(column: pa.StructArray) -> Removes:
     """The removes of a batch; every row holds one."""
     members, count = Members("remove", column), len(column)
     keys = _hashes(members.required_column("path", _STRING))
-    vectors, _ = _vectors(members, count)
+    vectors, _ = _vectors(members.deletion_vectors(), count)
     return Removes(
         keys ^ vectors,
         _numbers(members.column("deletionTimestamp", _INT64), count, absent=0),
@@ -146,9 +150,17 @@ def _map_hashes(maps: pa.MapArray | None, count: int) -> Numbers:
     return found * presence(maps) if maps.null_count else found
 
 
-def _vectors(members: Members, count: int) -> tuple[Numbers, Numbers]:
+def _by_path(
+    paths: pa.StringArray, vectors: Iterable[DeletionVector | None]
+) -> dict[str, DeletionVector]:
+    if isinstance(vectors, repeat):
+        return {}
+    pairs = zip(paths.to_pylist(), vectors, strict=True)
+    return {path: vector for path, vector in pairs if vector is not None}
+
+
+def _vectors(vectors: Iterable[DeletionVector | None], count: int) -> tuple[Numbers, Numbers]:
     """The hash of each deletion vector's id, and how many rows it takes away."""
-    vectors = members.deletion_vectors()
     if isinstance(vectors, repeat):
         return constant(0, count), constant(0, count)
     pairs = [(0, 0) if vector is None else _vector(vector) for vector in vectors]

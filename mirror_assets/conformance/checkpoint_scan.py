@@ -24,7 +24,12 @@ from mirror_assets.conformance.checkpoint_files import (
     read_removes,
 )
 from mirror_assets.conformance.checks import Found
-from mirror_assets.conformance.file_columns import NO_FILES, FileColumns, Numbers
+from mirror_assets.conformance.file_columns import (
+    NO_FILES,
+    ColumnParts,
+    FileColumns,
+    Numbers,
+)
 from mirror_assets.conformance.live_files import PathNames, live_file
 from mirror_assets.conformance.row_counts import num_records
 from mirror_assets.delta.actions import (
@@ -33,6 +38,7 @@ from mirror_assets.delta.actions import (
     AddFile,
     CdcFile,
     CommitInfo,
+    DeletionVector,
     RemoveFile,
     Sidecar,
 )
@@ -71,30 +77,22 @@ class CheckpointScan:
     schemas: dict[str, pa.Schema] = field(default_factory=dict)
     codecs: set[str] = field(default_factory=set)
     sidecars: list[Sidecar] = field(default_factory=list)
-    #: the adds, ascending by key
+    #: the adds, ascending by key when all are read
     files: FileColumns = NO_FILES
+    parts: ColumnParts = field(default_factory=ColumnParts)
     names: PathNames = field(default_factory=PathNames)
+    #: deletion vectors of the adds, by path
+    vectors: dict[str, DeletionVector] = field(default_factory=dict)
     removes: list[Removes] = field(default_factory=list)
     #: entries with dataChange true
     data_changes: int = 0
     #: files whose statistics are not JSON
     broken_stats: int = 0
-    _parts: list[FileColumns] = field(default_factory=list)
 
     @property
     def actions(self) -> int:
         """All actions, as `_last_checkpoint` counts them."""
         return sum(self.counts.values())
-
-    def take(self, files: FileColumns) -> None:
-        """Hold some adds until all are known."""
-        self._parts.append(files)
-
-    def order(self) -> None:
-        """Bring the adds together."""
-        joined = FileColumns.joined(self._parts)
-        self._parts.clear()
-        self.files = joined.ordered()
 
     def removed_keys(self) -> Numbers:
         """`key_hash` of each remove."""
@@ -118,7 +116,7 @@ def scan_checkpoint(
             _scan_file(source, path, scan, version=checkpoint.version)
         else:
             _unreadable(scan, "DL-V2-05", "the sidecar is missing", path, checkpoint.version)
-    scan.order()
+    scan.files = scan.parts.ordered()
     return scan
 
 
@@ -152,10 +150,13 @@ def _scan_actions(actions: list[Action], name: str, scan: CheckpointScan) -> Non
     scan.placed[name] += len(adds) + len(removes)
     scan.others += [a for a in actions if not isinstance(a, AddFile | RemoveFile)]
     scan.sidecars += [action for action in actions if isinstance(action, Sidecar)]
-    scan.take(FileColumns.of((add.path, live_file(add, num_records(add.stats))) for add in adds))
+    known = ((add.path, live_file(add, num_records(add.stats))) for add in adds)
+    scan.parts.add(FileColumns.of(known))
     scan.removes.append(Removes.of(removes))
     for add in adds:
         scan.names.note(add.path)
+        if add.deletion_vector is not None:
+            scan.vectors[add.path] = add.deletion_vector
 
 
 def _scan_parquet(stream: BinaryIO, name: str, scan: CheckpointScan, version: int) -> None:
@@ -183,10 +184,11 @@ def _scan_batch(
         scan.counts[kind] += len(rows)
         if kind == "add":
             adds = read_adds(rows)
-            scan.take(adds.files)
+            scan.parts.add(adds.files)
             scan.names.take(adds.paths)
             scan.data_changes += adds.data_changes
             scan.broken_stats += adds.broken_stats
+            scan.vectors |= adds.vectors
             scan.placed[name] += len(rows)
         elif kind == "remove":
             removes = read_removes(rows)

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mirror_assets.conformance.checks import CHECKSUM, Found
+from mirror_assets.conformance.file_columns import Numbers
+from mirror_assets.conformance.live_files import LiveFiles
 from mirror_assets.conformance.views import Document
-from mirror_assets.delta.actions import DomainMetadata, Txn
+from mirror_assets.delta.actions import AddFile, DomainMetadata, Txn
 from mirror_assets.delta.schema import short
 from mirror_assets.delta.version_checksum import (
     TableSummary,
@@ -22,7 +25,8 @@ from mirror_assets.findings import Severity
 _REQUIRED: Final = ("tableSizeBytes", "numFiles", "numMetadata", "numProtocol")
 #: absent in files of Delta before 3
 _LATER: Final = ("metadata", "protocol")
-_BINS: Final = 10
+#: the least number of deleted rows of each class
+_DELETED: Final = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 2**31 - 1)
 
 
 @CHECKSUM.checks("DL-CRC-01")
@@ -58,11 +62,11 @@ def a_checksum_tells_the_state(crc: Document) -> Iterator[Found]:
         ("tableSizeBytes", summary.table_size_bytes, live.size_bytes),
         ("numDeletedRecords", summary.num_deleted_records, live.deleted_records),
         ("numDeletionVectors", summary.num_deletion_vectors, live.vectors),
-        ("allFiles", _length(summary.all_files), live.count),
     ):
         if told is not None and told != counted:
             message = f"{name} is {told}, the commits give {counted}"
             yield crc.found("DL-CRC-02", message)
+    yield from _compare_files(crc, live, summary.all_files)
     yield from _compare_actions(crc, summary)
 
 
@@ -101,20 +105,52 @@ def a_histogram_of_sizes_fits(crc: Document) -> Iterator[Found]:
     live = crc.history.live if crc.history else None
     if live is None:
         return
-    sizes = np.maximum(live.files().size, 0)  # a negative one is found in its commit
-    bins = np.searchsorted(found.sorted_bin_boundaries, sizes, "right") - 1
-    counts = np.bincount(bins, minlength=len(found.file_counts)).tolist()
-    if counts != found.file_counts:
+    sizes = live.files().size
+    bins = _classes(sizes, found.sorted_bin_boundaries)
+    totals = np.zeros(len(found.total_bytes), np.int64)
+    np.add.at(totals, bins, sizes)
+    if np.bincount(bins, minlength=len(totals)).tolist() != found.file_counts:
         yield crc.found("DL-CRC-02", "the histogram counts other files than the commits give")
+    elif totals.tolist() != found.total_bytes:
+        yield crc.found("DL-CRC-02", "the histogram sums other bytes than the commits give")
 
 
 @CHECKSUM.checks("DL-CRC-05")
-def a_histogram_of_deletions_has_ten_bins(crc: Document) -> Iterator[Found]:
+def a_histogram_of_deletions_fits(crc: Document) -> Iterator[Found]:
     summary = _summary(crc)
     histogram = summary.deleted_record_counts_histogram if summary else None
-    if histogram is not None and len(histogram.deleted_record_counts) != _BINS:
-        count = len(histogram.deleted_record_counts)
-        yield crc.found("DL-CRC-05", f"the histogram of deleted rows has {count} bins")
+    if histogram is None:
+        return
+    counts = histogram.deleted_record_counts
+    if len(counts) != len(_DELETED):
+        yield crc.found("DL-CRC-05", f"the histogram of deleted rows has {len(counts)} bins")
+        return
+    live = crc.history.live if crc.history else None
+    if live is None:
+        return
+    counted = np.bincount(_classes(live.files().deleted, _DELETED), minlength=len(_DELETED))
+    if counted.tolist() != counts:
+        message = f"the histogram of deleted rows is {counts}, the commits give {counted.tolist()}"
+        yield crc.found("DL-CRC-05", message)
+
+
+def _classes(numbers: Numbers, bounds: Sequence[int]) -> npt.NDArray[np.intp]:
+    """The class of each number; negative ones are found in their commits."""
+    return np.searchsorted(np.array(bounds), np.maximum(numbers, 0), "right") - 1
+
+
+def _compare_files(crc: Document, live: LiveFiles, told: list[AddFile] | None) -> Iterator[Found]:
+    if told is None:
+        return
+    compared = live.files().against(LiveFiles.of(told).files())
+    differ = np.count_nonzero(compared.here.fingerprint != compared.there.fingerprint)
+    for count, what in (
+        (len(compared.only_here), "live files are not in allFiles"),
+        (len(compared.only_there), "files of allFiles are not live"),
+        (differ, "files have other members in allFiles"),
+    ):
+        if count:
+            yield crc.found("DL-CRC-02", f"{count} {what}")
 
 
 def _compare_actions(crc: Document, summary: TableSummary) -> Iterator[Found]:
@@ -140,21 +176,33 @@ def _compare_actions(crc: Document, summary: TableSummary) -> Iterator[Found]:
 
 
 def _compare_txns(crc: Document, told: list[Txn] | None, known: dict[str, Txn]) -> Iterator[Found]:
-    for txn in told or ():
-        expected = known.get(txn.app_id)
-        if expected is None or expected.version != txn.version:
-            message = f"the txn of {short(txn.app_id)} is not that of the commits"
+    if told is None:
+        return
+    claimed = {txn.app_id: txn.version for txn in told}
+    for app in claimed.keys() | known.keys():
+        if app not in claimed and _may_expire(crc):
+            continue
+        if app not in claimed or app not in known or claimed[app] != known[app].version:
+            message = f"the txn of {short(app)} is not that of the commits"
             yield crc.found("DL-CRC-02", message)
 
 
 def _compare_domains(
     crc: Document, told: list[DomainMetadata] | None, known: dict[str, DomainMetadata]
 ) -> Iterator[Found]:
-    for domain in told or ():
-        expected = known.get(domain.domain)
-        if expected is None or expected.configuration != domain.configuration:
-            message = f"the domain {short(domain.domain)} is not that of the commits"
+    if told is None:
+        return
+    claimed = {domain.domain: domain.configuration for domain in told}
+    expected = {name: domain.configuration for name, domain in known.items()}
+    for name in claimed.keys() | expected.keys():
+        if claimed.get(name) != expected.get(name):
+            message = f"the domain {short(name)} is not that of the commits"
             yield crc.found("DL-CRC-02", message)
+
+
+def _may_expire(crc: Document) -> bool:
+    properties = crc.history.configuration if crc.history else {}
+    return "delta.setTransactionRetentionDuration" in properties
 
 
 def _differs(one: object, other: object) -> bool:
@@ -168,7 +216,3 @@ def _differs(one: object, other: object) -> bool:
 def _summary(crc: Document) -> TableSummary | None:
     summary = parse_version_checksum(crc.data)
     return None if isinstance(summary, UnusableChecksum) else summary
-
-
-def _length(items: Sequence[object] | None) -> int | None:
-    return None if items is None else len(items)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirror_assets.conformance.checks import COMPACTION, Found
+from mirror_assets.conformance.live_files import live_file
 from mirror_assets.delta.actions import (
     ACTION_NAMES,
     Action,
@@ -21,13 +22,15 @@ from mirror_assets.delta.actions import (
     TableProtocol,
     Txn,
 )
-from mirror_assets.delta.commit_file import decode
+from mirror_assets.delta.commit_file import decode, encode_action
 from mirror_assets.delta.log_paths import LogEntry
 from mirror_assets.delta.schema import short
 from mirror_assets.errors import MalformedActionError
 from mirror_assets.findings import Severity
 
 Key = tuple[str, ...]
+#: the kind of an action, and a hash of what a compaction must repeat of it
+Said = tuple[str, int]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class Range:
     entry: LogEntry
     first: int
     last: int
-    newest: dict[Key, str] = field(default_factory=dict)
+    newest: dict[Key, Said] = field(default_factory=dict)
     data: bytes = b""
     #: commits of the range that were there
     seen: int = 0
@@ -53,7 +56,7 @@ class Range:
         for action in ordered:
             key = _key(action)
             if key is not None:
-                self.newest[key] = ACTION_NAMES[type(action)]
+                self.newest[key] = _said(action)
 
     def found(self, rule: str, message: str, at_most: Severity | None = None) -> Found:
         """A breach in the compaction."""
@@ -77,21 +80,24 @@ def a_compaction_says_what_its_commits_say(span: Range) -> Iterator[Found]:
             yield span.found("DL-CMPT-02", message, Severity.WARNING)
     if not span.is_whole:
         return
-    told: dict[Key, list[str]] = {}
+    told: dict[Key, set[Said]] = {}
     for action in actions:
         key = _key(action)
         if key is not None:
-            told.setdefault(key, []).append(ACTION_NAMES[type(action)])
+            told.setdefault(key, set()).add(_said(action))
     yield from _compare(span, told)
 
 
-def _compare(span: Range, told: dict[Key, list[str]]) -> Iterator[Found]:
-    for key, kind in span.newest.items():
-        found = told.get(key)
+def _compare(span: Range, told: dict[Key, set[Said]]) -> Iterator[Found]:
+    for key, said in span.newest.items():
+        found, (kind, _) = told.get(key), said
         if found is None:
             yield span.found("DL-CMPT-01", f"{kind} of {_shown(key)} is missing")
-        elif set(found) != {kind}:
-            message = f"{_shown(key)} is {' and '.join(sorted(set(found)))}, by the commits {kind}"
+        elif (kinds := {name for name, _ in found}) != {kind}:
+            message = f"{_shown(key)} is {' and '.join(sorted(kinds))}, by the commits {kind}"
+            yield span.found("DL-CMPT-01", message)
+        elif found != {said}:
+            message = f"{kind} of {_shown(key)} is not the newest of the commits"
             yield span.found("DL-CMPT-01", message)
     for key in told.keys() - span.newest.keys():
         yield span.found("DL-CMPT-01", f"{_shown(key)} is in none of its commits")
@@ -109,6 +115,18 @@ def _key(action: Action) -> Key | None:
             return (ACTION_NAMES[type(action)],)
         case _:
             return None
+
+
+def _said(action: Action) -> Said:
+    """Statistics may be left out, and dataChange may be false: nothing is new."""
+    match action:
+        case AddFile():
+            content = live_file(action, None).fingerprint
+        case RemoveFile():
+            content = action.deletion_timestamp or 0
+        case _:
+            content = hash(encode_action(action))
+    return ACTION_NAMES[type(action)], content
 
 
 def _shown(key: Key) -> str:

@@ -67,11 +67,6 @@ class FileColumns:
         columns = rows.reshape(len(rows), len(_NAMES)).T
         return cls(**{name: columns[place].copy() for place, name in enumerate(_NAMES)})
 
-    @classmethod
-    def joined(cls, parts: Sequence[FileColumns]) -> Self:
-        """One after another."""
-        return cls(**{name: _joined([getattr(part, name) for part in parts]) for name in _NAMES})
-
     def __len__(self) -> int:
         return len(self.key)
 
@@ -92,9 +87,16 @@ class FileColumns:
         """The files that are chosen."""
         return self if chosen.all() else self.take(np.flatnonzero(chosen))
 
+    def without(self, keys: Numbers) -> FileColumns:
+        """The files, ascending by key, but for some."""
+        kept = np.ones(len(self), np.bool_)
+        places = _places(keys, self.key)
+        kept[places[places >= 0]] = False
+        return self.where(kept)
+
     def ordered(self) -> FileColumns:
         """Ascending by key."""
-        return self.take(np.argsort(self.key, kind="stable"))
+        return ColumnParts([self]).ordered()
 
     def against(self, other: FileColumns) -> Comparison:
         """What two sets of files, both ascending by key, have in common and what not."""
@@ -111,6 +113,27 @@ class FileColumns:
         """Where in ascending files a key is."""
         place = int(np.searchsorted(self.key, key))
         return place if place < len(self) and self.key[place] == key else None
+
+
+class ColumnParts:
+    """Files as they are read, until all are there."""
+
+    def __init__(self, parts: Iterable[FileColumns] = ()) -> None:
+        self._columns: dict[str, list[Numbers]] = {name: [] for name in _NAMES}
+        for part in parts:
+            self.add(part)
+
+    def add(self, files: FileColumns) -> None:
+        """Take some more."""
+        for name, parts in self._columns.items():
+            parts.append(getattr(files, name))
+
+    def ordered(self) -> FileColumns:
+        """All, ascending by key; a column at a time, so that they are not held twice."""
+        order = np.argsort(_joined(self._columns["key"]), kind="stable")
+        return FileColumns(
+            **{name: _taken(_joined(self._columns.pop(name)), order) for name in _NAMES}
+        )
 
 
 class Comparison(NamedTuple):
@@ -174,7 +197,7 @@ def _mixed(first: _Number, *others: _Number) -> _Number:
 
 
 def _places(keys: Numbers, among: Numbers) -> npt.NDArray[np.intp]:
-    """Where each of some ascending keys is among others; -1 for nowhere."""
+    """Where each of some keys is among others, which ascend; -1 for nowhere."""
     if not len(among):
         return np.full(len(keys), -1, np.intp)
     places = np.searchsorted(among, keys)

@@ -26,12 +26,8 @@ from mirror_assets.delta.actions import (
 )
 from mirror_assets.delta.conflicts import ROW_TRACKING_DOMAIN
 from mirror_assets.delta.features import effective_features
-from mirror_assets.delta.schema import (
-    COLUMN_MAPPING_ID,
-    parse_schema,
-    physical_name,
-    walk_fields,
-)
+from mirror_assets.delta.metadata_rules import walk_physically
+from mirror_assets.delta.schema import COLUMN_MAPPING_ID, parse_schema
 from mirror_assets.delta.table_rules import TableRules, is_on, rules_of, uses_physical_names
 from mirror_assets.errors import RuleViolationError
 
@@ -184,7 +180,7 @@ def physical_columns(metadata: MetaData) -> Iterator[tuple[str, int]]:
         schema = parse_schema(metadata.schema_string)
     except RuleViolationError:
         return
-    for path, member in walk_fields(schema):
+    for path, member in walk_physically(schema):
         number = member.metadata.get(COLUMN_MAPPING_ID)
         if type(number) is int:
-            yield ".".join((*path[:-1], physical_name(member))), number
+            yield ".".join(path), number

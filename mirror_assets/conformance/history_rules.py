@@ -25,6 +25,9 @@ from mirror_assets.findings import Severity
 
 _ICT: Final = "inCommitTimestamp"
 _ICT_ON: Final = "delta.enableInCommitTimestamps"
+_BEGIN_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
+_BEGIN_TIME: Final = "delta.inCommitTimestampEnablementTimestamp"
+_ICT_BEGIN: Final = frozenset({_BEGIN_VERSION, _BEGIN_TIME})
 _ROW_TRACKING: Final = "rowTracking"
 
 
@@ -110,14 +113,17 @@ def commits_carry_their_time(commit: Commit) -> Iterator[Found]:
 @COMMIT.checks("DL-ICT-05", when=(MetaData,))
 def the_begin_of_in_commit_times_is_recorded(commit: Commit) -> Iterator[Found]:
     before, metadata = commit.before, commit.only(MetaData)
-    if metadata is None or before.metadata is None or commit.version == 0:
+    if metadata is None or not commit.during.is_active(_ICT, _ICT_ON):
         return
-    if before.is_active(_ICT, _ICT_ON) or not commit.during.is_active(_ICT, _ICT_ON):
+    if commit.version == 0 and not _ICT_BEGIN.isdisjoint(metadata.configuration):
+        message = "in-commit timestamps are on from the start: their begin is not recorded"
+        yield commit.found("DL-ICT-05", message, at_most=Severity.WARNING)
+    if before.metadata is None or before.is_active(_ICT, _ICT_ON):
         return
     info = commit.only(CommitInfo)
     expected = {
-        "delta.inCommitTimestampEnablementVersion": commit.version,
-        "delta.inCommitTimestampEnablementTimestamp": info.get(_ICT) if info else None,
+        _BEGIN_VERSION: commit.version,
+        _BEGIN_TIME: info.get(_ICT) if info else None,
     }
     for key, value in expected.items():
         told = metadata.configuration.get(key)

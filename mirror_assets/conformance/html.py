@@ -10,15 +10,15 @@ from typing import Any, Final
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 
+from mirror_assets.conformance.page_parts import STATES, coverage, family_rows, groups_of
 from mirror_assets.conformance.report import Growth, ReaderVerdict, Report
-from mirror_assets.conformance.rulebook import families, rulebook
+from mirror_assets.conformance.rulebook import rulebook
 from mirror_assets.findings import Severity
 
 _WIDTH: Final = 720
 _HEIGHT: Final = 160
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 _THOUSAND: Final = 1000
-_WORST_FIRST: Final = {severity: place for place, severity in enumerate(Severity)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +32,22 @@ class Curve:
     largest: str
     first: int
     last: int
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyRow:
-    """How the rules of one family fared."""
-
-    name: str
-    about: str
-    asked: int
-    errors: int
-    warnings: int
-    infos: int
+    #: where versions with errors are
+    marks: tuple[str, ...]
 
 
 def html_page(report: Report, *, made_at: str) -> str:
     """The page; `made_at` is a time for the reader."""
+    rows = family_rows(report)
     return render(
         "report.html.j2",
         made_at=made_at,
         title=report.table or report.location.rstrip("/").rpartition("/")[2],
         counts=report.counts(),
-        families=list(_family_rows(report)),
+        families=rows,
+        coverage=coverage(rows),
+        states=STATES,
+        broken=len({f.rule for f in report.findings if f.severity is Severity.ERROR}),
         **parts_of(report),
     )
 
@@ -62,8 +56,8 @@ def parts_of(report: Report) -> dict[str, Any]:
     """What the parts of a page show of a report."""
     return {
         "report": report,
-        "findings": sorted(report.findings, key=lambda finding: _WORST_FIRST[finding.severity]),
-        "curves": _curves(report.growth),
+        "groups": groups_of(report),
+        "curves": _curves(report.growth, _broken_versions(report)),
         "matrix": _matrix(report.readers),
     }
 
@@ -93,15 +87,9 @@ def _environment() -> Environment:
     )
 
 
-def _family_rows(report: Report) -> list[FamilyRow]:
-    book, found = families(), report.by_family()
-    rows = []
-    for name, findings in found.items():
-        counts = [sum(f.severity is severity for f in findings) for severity in Severity]
-        about = book[name].about if name in book else "the state of the mirror"
-        asked = sum(rule.rpartition("-")[0] == name for rule in report.rules)
-        rows.append(FamilyRow(name, about, asked, *counts))
-    return rows
+def _broken_versions(report: Report) -> set[int]:
+    errors = (f.version for f in report.findings if f.severity is Severity.ERROR)
+    return {version for version in errors if version is not None}
 
 
 def _matrix(verdicts: Sequence[ReaderVerdict]) -> dict[int | None, dict[str, ReaderVerdict]]:
@@ -112,23 +100,36 @@ def _matrix(verdicts: Sequence[ReaderVerdict]) -> dict[int | None, dict[str, Rea
     return found
 
 
-def _curves(growth: Sequence[Growth]) -> list[Curve]:
+def _curves(growth: Sequence[Growth], broken: set[int]) -> list[Curve]:
     if len(growth) < 2:  # noqa: PLR2004 - a line has two ends
         return []
     files = [point.files for point in growth]
     sizes = [point.size_bytes for point in growth]
     versions = [point.version for point in growth]
+    span = range(versions[0], versions[-1] + 1)
+    marks = tuple(f"{_across(version, span):.1f}" for version in sorted(broken & set(span)))
     return [
-        _curve("live files", versions, files, f"{max(files):,}"),
-        _curve("bytes of live files", versions, sizes, in_units(max(sizes))),
+        _curve("live files", versions, files, f"{max(files):,}", marks),
+        _curve("bytes of live files", versions, sizes, in_units(max(sizes)), marks),
     ]
 
 
-def _curve(title: str, versions: Sequence[int], values: Sequence[int], largest: str) -> Curve:
-    width, top = max(versions[-1] - versions[0], 1), max(*values, 1)
+def _curve(
+    title: str,
+    versions: Sequence[int],
+    values: Sequence[int],
+    largest: str,
+    marks: tuple[str, ...],
+) -> Curve:
+    first, last, top = versions[0], versions[-1], max(*values, 1)
+    span = range(first, last + 1)
     points = [
-        f"{(version - versions[0]) / width * _WIDTH:.1f},{_HEIGHT - value / top * _HEIGHT:.1f}"
+        f"{_across(version, span):.1f},{_HEIGHT - value / top * _HEIGHT:.1f}"
         for version, value in zip(versions, values, strict=True)
     ]
     area = [f"0,{_HEIGHT}", *points, f"{_WIDTH},{_HEIGHT}"]
-    return Curve(title, " ".join(points), " ".join(area), largest, versions[0], versions[-1])
+    return Curve(title, " ".join(points), " ".join(area), largest, first, last, marks)
+
+
+def _across(version: int, span: range) -> float:
+    return (version - span.start) / max(len(span) - 1, 1) * _WIDTH

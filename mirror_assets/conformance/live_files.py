@@ -8,7 +8,9 @@ then.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ import pyarrow as pa
 from mirror_assets.conformance.file_columns import (
     NO_FILES,
     NONE,
+    ColumnParts,
     FileColumns,
     LiveFile,
     fingerprint,
@@ -108,6 +111,17 @@ class LiveFiles:
         self._uncounted = int(np.count_nonzero(files.records < 0))
         self._records = int(files.records.sum()) + self._uncounted
 
+    @classmethod
+    def of(cls, adds: Iterable[AddFile]) -> Self:
+        """All at once, where there may be millions."""
+        parts, names, rest = ColumnParts(), PathNames(), iter(adds)
+        while batch := list(islice(rest, _FOLD)):
+            for add in batch:
+                names.note(add.path)
+            known = ((add.path, live_file(add, num_records(add.stats))) for add in batch)
+            parts.add(FileColumns.of(known))
+        return cls(parts.ordered(), names)
+
     @property
     def records(self) -> int | None:
         """Rows that are not deleted; None where some statistics do not tell."""
@@ -167,10 +181,9 @@ class LiveFiles:
         if not self._changes:
             return
         changed = np.fromiter(map(hash, self._changes), np.int64, len(self._changes))
-        kept = self._files.where(~np.isin(self._files.key, changed))
         alive = [(path, change) for path, change in self._changes.items() if change is not None]
         for path, _ in alive:
             self._names.note(path)
         added = FileColumns.of((path, live_file(*change)) for path, change in alive)
         self._changes = {}
-        self._files = FileColumns.joined([kept, added]).ordered()
+        self._files = ColumnParts([self._files.without(changed), added]).ordered()

@@ -215,6 +215,7 @@ def _adopt(history: History, version: int, scan: CheckpointScan) -> None:
     """Take the state from a checkpoint, where the commits do not tell it."""
     history.version = version
     history.live = LiveFiles(scan.files, scan.names)
+    history.vectors = {path: (version, vector) for path, vector in scan.vectors.items()}
     history.tombstones = {}
     for action in scan.others:
         match action:

@@ -167,7 +167,7 @@ def _check_needs(schema: StructType, new: MetaData, features: frozenset[str]) ->
 def _check_column_mapping(schema: StructType, new: MetaData, old: MetaData | None) -> None:
     ids: set[int] = set()
     physical: set[tuple[str, ...]] = set()
-    for path, member in _walk_physically(schema):
+    for path, member in walk_physically(schema):
         number = member.metadata.get(COLUMN_MAPPING_ID)
         name = member.metadata.get(COLUMN_MAPPING_PHYSICAL_NAME)
         if type(number) is not int or type(name) is not str:
@@ -185,7 +185,8 @@ def _check_column_mapping(schema: StructType, new: MetaData, old: MetaData | Non
         raise _breach("DL-CM-03", message)
 
 
-def _walk_physically(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
+def walk_physically(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
+    """All fields with their path by physical names."""
     names: dict[tuple[str, ...], tuple[str, ...]] = {}
     for path, member in walk_fields(schema):
         depth = next((d for d in range(len(path) - 1, 0, -1) if path[:d] in names), 0)

@@ -87,9 +87,7 @@ class _Comparison:
 
     def _files(self, version: int, live: LiveFiles) -> Iterator[Found]:
         """Each live file of the newest version; a few numbers per file are held."""
-        known = LiveFiles()
-        for add in self.reader.live_files(self.facts.table.name, version):
-            known.put(add)
+        known = LiveFiles.of(self.reader.live_files(self.facts.table.name, version))
         compared = known.files().against(live.files())
         differ = compared.here.where(compared.here.fingerprint != compared.there.fingerprint)
         for files, names, what in (

@@ -147,3 +147,19 @@ def test_live_files_count_what_comes_and_goes() -> None:
         size for _, size in sorted([(hash(adds[0].path), 100), (hash(adds[1].path), 7)])
     ]
     assert live.path_of(hash(adds[1].path)) == adds[1].path
+
+
+def test_many_changes_are_folded_into_what_was_there() -> None:
+    """More than are held as they are; each other file dies again."""
+    count = 120_000
+    live = LiveFiles.of(adds_of([{"size": 1}] * 1000))
+    for add in adds_of([{"size": 2}] * count):
+        live.put(add)
+    for number in range(0, count, 2):
+        live.drop(f"part-{number}")
+    assert (live.count, live.size_bytes) == (count // 2, count)
+    files = live.files()
+    assert set(files.key) == {hash(f"part-{number}") for number in range(1, count, 2)}
+    assert set(files.size) == {2}
+    assert live.get("part-0") is None
+    assert live.get("part-1") == files.file(files.place_of(hash("part-1")))

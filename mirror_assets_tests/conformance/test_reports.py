@@ -8,8 +8,9 @@ from xml.etree.ElementTree import fromstring
 
 from mirror_assets.conformance.html import html_page
 from mirror_assets.conformance.junit import junit_xml
+from mirror_assets.conformance.page_parts import coverage, family_rows, groups_of
 from mirror_assets.conformance.report import Growth, ReaderVerdict, Report
-from mirror_assets.conformance.rulebook import Profile
+from mirror_assets.conformance.rulebook import Profile, rulebook
 from mirror_assets.conformance.validator import verify_log
 from mirror_assets_tests.conformance.damage import DAMAGES
 from mirror_assets_tests.conformance.healthy import healthy
@@ -70,8 +71,47 @@ def test_the_page_shows_everything_escaped_and_loads_nothing() -> None:
 
 
 def test_the_page_of_a_sound_log_says_so() -> None:
-    source = html_page(damaged(), made_at="now")
-    assert "None." in Page(source).text
+    text = Page(html_page(damaged(), made_at="now")).text
+    assert "No rule is broken." in text
+    assert "None." in text
+
+
+def test_findings_of_one_rule_stand_together() -> None:
+    log = healthy(SHAPES[0])
+    for name in [name for name in log.files if name.endswith(".json")]:
+        log.files[name] = log.files[name][:-1]
+    (group,) = groups_of(verify_log(log, table="orders"))
+    assert group.rule == "DL-CMT-12"
+    assert len(group.told) + len(group.folded) == 7
+    text = Page(html_page(verify_log(log), made_at="now")).text
+    assert "7 times" in text
+    assert text.count("What to do.") == 1
+
+
+def test_the_map_shows_every_rule_of_the_book_and_what_became_of_it() -> None:
+    rows = family_rows(damaged("a_commit_begins_with_a_byte_order_mark"))
+    states = {cell.rule: cell.state for row in rows for cell in row.cells}
+    assert states.keys() == rulebook().keys()
+    assert states["DL-CMT-01"] == "error"
+    assert states["DL-CMT-02"] == "kept"
+    assert states["DL-CMT-16"] == "kept", "found as another that is asked"
+    assert states["DL-SCH-10"] == "ours"
+    assert states["DL-META-06"] == "unasked"
+    assert coverage(rows)["error"] == 1
+    assert sum(coverage(rows).values()) == len(rulebook())
+
+
+def test_rules_that_a_profile_does_not_mind_are_not_asked() -> None:
+    report = verify_log(healthy(SHAPES[0]), profile=Profile.READ)
+    states = {cell.rule: cell.state for row in family_rows(report) for cell in row.cells}
+    assert states["DL-CMT-01"] == "kept"
+    assert states["DL-BYTE-01"] == "unasked"
+
+
+def test_versions_with_errors_are_marked_in_the_charts() -> None:
+    sound, broken = damaged(), damaged("a_commit_begins_with_a_byte_order_mark")
+    marks = [html_page(report, made_at="now").count('class="mark"') for report in (sound, broken)]
+    assert marks == [0, 2], "one in each of two charts"
 
 
 def test_a_long_history_makes_a_small_chart() -> None:

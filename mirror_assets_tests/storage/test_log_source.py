@@ -250,7 +250,7 @@ def test_a_denied_file_says_how_to_get_access(
         raise PermissionError(13, "Permission denied")
 
     # tests may run as root, who is denied nothing
-    monkeypatch.setattr("mirror_assets.storage.log_source.open", deny, raising=False)
+    monkeypatch.setattr("mirror_assets.storage.log_source.os.open", deny)
     with pytest.raises(StorageError) as failure:
         open_log(str(tmp_path)).read(COMMIT)
 

@@ -96,6 +96,8 @@ in_checksum(
     "a_checksum_tells_another_transaction",
     setTransactions=[{"appId": "x", "version": 1}],
 )
+in_checksum("DL-CRC-02", "a_checksum_forgets_the_transactions", setTransactions=[])
+in_checksum("DL-CRC-02", "a_checksum_lists_no_files", allFiles=[])
 in_checksum("DL-CRC-03", "a_checksum_tells_another_time", inCommitTimestampOpt=5)
 in_checksum(
     "DL-CRC-04",
@@ -107,6 +109,26 @@ in_checksum(
     "a_histogram_of_deletions_has_two_bins",
     deletedRecordCountsHistogramOpt={"deletedRecordCounts": [1, 2]},
 )
+in_checksum(
+    "DL-CRC-05",
+    "a_histogram_of_deletions_counts_wrong",
+    deletedRecordCountsHistogramOpt={"deletedRecordCounts": [99] + [0] * 9},
+)
+
+
+@damage("DL-CRC-02")
+def a_checksum_forgets_a_domain(log: MemoryLog) -> bool:
+    return b'"domain"' in log.files.get(VersionChecksum(HEAD).name, b"") and log.edit_json(
+        VersionChecksum(HEAD).name, setting(domainMetadata=[])
+    )
+
+
+@damage("DL-CRC-02")
+def a_histogram_sums_wrong(log: MemoryLog) -> bool:
+    def change(document: Row) -> None:
+        document["fileSizeHistogram"]["totalBytes"] = [0, 1]
+
+    return log.edit_json(VersionChecksum(HEAD).name, change)
 
 
 @damage("DL-CRC-01")
@@ -123,6 +145,22 @@ def a_compaction_lacks_an_action(log: MemoryLog) -> bool:
 @damage("DL-CMPT-01")
 def a_compaction_says_too_much(log: MemoryLog) -> bool:
     return _compaction(log, lambda lines: lines.append({"txn": {"appId": "x", "version": 1}}))
+
+
+@damage("DL-CMPT-01")
+def a_compaction_has_an_old_size(log: MemoryLog) -> bool:
+    def change(lines: list[Row]) -> None:
+        next(line["add"] for line in lines if "add" in line)["size"] = 1
+
+    return _compaction(log, change)
+
+
+@damage("DL-CMPT-01")
+def a_compaction_has_an_old_transaction(log: MemoryLog) -> bool:
+    def change(lines: list[Row]) -> None:
+        next(line["txn"] for line in lines if "txn" in line)["version"] = 1
+
+    return _compaction(log, change)
 
 
 @damage("DL-CMPT-02")

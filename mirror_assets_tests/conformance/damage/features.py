@@ -84,6 +84,21 @@ def a_column_has_no_physical_name(log: MemoryLog) -> bool:
     return _mapped(log, change)
 
 
+@damage("DL-CM-02")
+def a_physical_column_is_used_again(log: MemoryLog) -> bool:
+    """Its name stays, its id is another's."""
+    if b"columnMapping" not in log.files.get(CommitName(0).name, b""):
+        return False
+    metadata = next(line["metaData"] for line in log.lines(0) if "metaData" in line)
+    schema = json.loads(metadata["schemaString"])
+    one, other = (field["metadata"] for field in schema["fields"][:2])
+    key = "delta.columnMapping.id"
+    one[key], other[key] = other[key], one[key]
+    metadata["schemaString"] = json.dumps(schema)
+    log.put(HEAD, [*log.lines(HEAD), {"metaData": metadata}])
+    return True
+
+
 @damage("DL-CM-03")
 def the_largest_column_id_is_too_small(log: MemoryLog) -> bool:
     key = "delta.columnMapping.maxColumnId"
@@ -118,6 +133,16 @@ def a_vector_has_no_uuid(log: MemoryLog) -> bool:
 @damage("DL-DV-05")
 def the_file_of_a_vector_is_missing(log: MemoryLog) -> bool:
     return log.data.pop(VECTOR_FILE, None) is not None
+
+
+@damage("DL-DV-05")
+def the_file_of_a_vector_in_a_checkpoint_is_missing(log: MemoryLog) -> bool:
+    """The commits that tell of it are gone."""
+    if log.checkpoint_name() is None or log.data.pop(VECTOR_FILE, None) is None:
+        return False
+    for version in range(CHECKPOINT):
+        del log.files[CommitName(version).name]
+    return True
 
 
 @damage("DL-DV-05")
@@ -184,6 +209,12 @@ def the_begin_of_in_commit_times_is_not_recorded(log: MemoryLog) -> bool:
     _property(log, "delta.enableInCommitTimestamps", "false")
     log.put(HEAD, [*log.lines(HEAD), {"metaData": metadata}])
     return True
+
+
+@damage("DL-ICT-05")
+def the_begin_of_in_commit_times_is_recorded_from_the_start(log: MemoryLog) -> bool:
+    key = "delta.inCommitTimestampEnablementVersion"
+    return _has_ict(log) and _property(log, key, "0")
 
 
 @damage("DL-CAT-01")
