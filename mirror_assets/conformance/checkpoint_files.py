@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from mirror_assets.conformance.checkpoint_entries import Entries
 from mirror_assets.conformance.file_columns import (
     NONE,
     FileColumns,
@@ -61,8 +62,8 @@ class Removes:
         return cls(np.array(keys, np.int64), np.array(times, np.int64))
 
 
-def read_adds(column: pa.StructArray) -> Adds:
-    """The adds of a batch; every row holds one."""
+def read_adds(column: pa.StructArray, entries: Entries) -> Adds:
+    """The adds of a batch; every row holds one. What is unusual is noted in `entries`."""
     members, count = Members("add", column), len(column)
     paths = members.required_column("path", _STRING)
     sizes = _numbers(members.required_column("size", _INT64), count)
@@ -72,14 +73,20 @@ def read_adds(column: pa.StructArray) -> Adds:
     vectors, deleted = _vectors(descriptors, count)
     stats = members.column("stats", _STRING)
     records, broken = (constant(NONE, count), 0) if stats is None else counts_of(stats)
+    times = _numbers(members.required_column("modificationTime", _INT64), count)
+    partitions = members.column("partitionValues")
+    values = _map_hashes(partitions, count)
+    entries.look_at_paths(paths)
+    entries.look_at_times(times)
+    entries.look_at_values(partitions, values, paths)
     files = FileColumns(
         key=_hashes(paths),
         vector=vectors,
         fingerprint=fingerprints(
             vectors,
             sizes,
-            _numbers(members.required_column("modificationTime", _INT64), count),
-            _map_hashes(members.column("partitionValues"), count),
+            times,
+            values,
             _map_hashes(members.column("tags"), count),
             bases,
             versions,

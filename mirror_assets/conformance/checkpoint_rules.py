@@ -61,6 +61,22 @@ def single_actions_are_there_once(view: CheckpointView) -> Iterator[Found]:
         if head.version != view.version:
             message = f"checkpointMetadata names the version {head.version}"
             yield view.found("DL-CPM-01", message)
+        yield from _compare_tags(view, head)
+
+
+def _compare_tags(view: CheckpointView, head: CheckpointMetadata) -> Iterator[Found]:
+    """What the head tells of the sidecars, if it does."""
+    scan, tops = view.scan, set(view.checkpoint.names)
+    actions = sum(count for name, count in scan.placed.items() if name not in tops)
+    for tag, counted in (
+        ("sidecarNumActions", actions),
+        ("sidecarSizeInBytes", sum(sidecar.size_in_bytes for sidecar in scan.sidecars)),
+        ("numOfAddFiles", scan.counts["add"]),
+    ):
+        told = (head.tags or {}).get(tag)
+        if told is not None and told != str(counted):
+            message = f"the tag {tag} is {short(told)}, the checkpoint has {counted}"
+            yield view.found("DL-CPM-01", message)
 
 
 @CHECKPOINT.checks("DL-CP-11", "DL-PROT-02", "DL-PROT-06", "DL-PROT-07", "DL-PROT-09")

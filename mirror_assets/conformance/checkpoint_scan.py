@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirror_assets.conformance.checkpoint_entries import Entries
 from mirror_assets.conformance.checkpoint_files import (
     Removes,
     presence,
@@ -81,6 +82,7 @@ class CheckpointScan:
     files: FileColumns = NO_FILES
     parts: ColumnParts = field(default_factory=ColumnParts)
     names: PathNames = field(default_factory=PathNames)
+    entries: Entries = field(default_factory=Entries)
     #: deletion vectors of the adds, by path
     vectors: dict[str, DeletionVector] = field(default_factory=dict)
     removes: list[Removes] = field(default_factory=list)
@@ -155,6 +157,7 @@ def _scan_actions(actions: list[Action], name: str, scan: CheckpointScan) -> Non
     scan.removes.append(Removes.of(removes))
     for add in adds:
         scan.names.note(add.path)
+        scan.entries.look_at(add)
         if add.deletion_vector is not None:
             scan.vectors[add.path] = add.deletion_vector
 
@@ -183,7 +186,7 @@ def _scan_batch(
             continue
         scan.counts[kind] += len(rows)
         if kind == "add":
-            adds = read_adds(rows)
+            adds = read_adds(rows, scan.entries)
             scan.parts.add(adds.files)
             scan.names.take(adds.paths)
             scan.data_changes += adds.data_changes

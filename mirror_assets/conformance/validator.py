@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from mirror_assets.conformance import (  # noqa: F401 - they register their checks
     action_rules,
+    checkpoint_entry_rules,
     checkpoint_rules,
     checkpoint_schema_rules,
     checksum_rules,

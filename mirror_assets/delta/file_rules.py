@@ -83,7 +83,7 @@ def check_cdc(files: Sequence[CdcFile], rules: TableRules) -> list[Finding]:
         if cdc.data_change is not False:
             raise _breach("DL-CDC-02", f"cdc {short(cdc.path)} has dataChange other than false")
         check_new_path(cdc.path, "cdc", is_cdc=True)
-        _check_partition_values(cdc.path, cdc.partition_values, rules)
+        check_partition_values(cdc.path, cdc.partition_values, rules)
         _check_tags(cdc.path, cdc.tags)
     if rules.change_data_feed_enabled:
         return []
@@ -122,7 +122,7 @@ def _check_adds(
         ):
             raise _add_type_breach(add)
         if (values or partitioned) and not _is_known(values, accepted):
-            _check_partition_values(path, values, rules)
+            check_partition_values(path, values, rules)
         stats = add.stats
         if stats is not None:
             _check_stats(path, stats, rules, add.deletion_vector)
@@ -156,7 +156,8 @@ def _is_known(values: StringMap, accepted: set[tuple[object, ...]]) -> bool:
         return False
 
 
-def _check_partition_values(path: str, values: StringMap, rules: TableRules) -> None:
+def check_partition_values(path: str, values: StringMap, rules: TableRules) -> None:
+    """Check the values of one file. Raises RuleViolationError (DL-ADD-07, DL-ADD-08)."""
     if type(values) is not dict or values.keys() != rules.partition_names:
         names = sorted(rules.partition_names)
         message = f"{short(path)} has the partition values {short(values)}, expected {names}"

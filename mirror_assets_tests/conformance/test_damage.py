@@ -49,5 +49,14 @@ def test_there_are_enough_kinds_and_each_names_a_rule_of_the_book() -> None:
     assert {rule for rule, _ in DAMAGES.values()} <= rulebook().keys()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_every_log_can_be_damaged_in_sixty_ways(shape: Shape) -> None:
+    applied = [
+        name for name, (_, damage) in DAMAGES.items() if damage(sound(shape).copy()) is not False
+    ]
+    assert len(applied) >= 60
+
+
 def test_every_rule_that_claims_to_be_checked_finds_some_damage() -> None:
     assert checked_rules().keys() == {rule for rule, _ in DAMAGES.values()}

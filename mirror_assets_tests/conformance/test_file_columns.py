@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mirror_assets.conformance.checkpoint_entries import Entries
 from mirror_assets.conformance.checkpoint_files import read_adds, read_removes
 from mirror_assets.conformance.file_columns import FileColumns, constant, key_hash, repeats
 from mirror_assets.conformance.live_files import LiveFiles, live_file
@@ -61,13 +62,15 @@ def from_actions(adds: list[AddFile]) -> FileColumns:
 @pytest.mark.parametrize("skipped", [0, 3])
 def test_adds_of_a_checkpoint_become_the_numbers_of_those_of_commits(skipped: int) -> None:
     adds = adds_of(MEMBERS)
-    assert_same(read_adds(column_of(adds).slice(skipped)).files, from_actions(adds[skipped:]))
+    assert_same(
+        read_adds(column_of(adds).slice(skipped), Entries()).files, from_actions(adds[skipped:])
+    )
 
 
 @pytest.mark.parametrize("members", MEMBERS)
 def test_files_that_all_agree_in_a_member_have_the_same_numbers(members: dict[str, Any]) -> None:
     adds = adds_of([members] * 3)
-    assert_same(read_adds(column_of(adds)).files, from_actions(adds))
+    assert_same(read_adds(column_of(adds), Entries()).files, from_actions(adds))
 
 
 def test_what_a_checkpoint_must_repeat_tells_files_apart() -> None:

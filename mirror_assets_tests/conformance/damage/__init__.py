@@ -10,6 +10,7 @@ from mirror_assets_tests.conformance.damage import (  # noqa: F401 - they regist
     features,
     file_actions,
     files,
+    lone_checkpoints,
     table_actions,
 )
 from mirror_assets_tests.conformance.damage.kinds import DAMAGES as DAMAGES

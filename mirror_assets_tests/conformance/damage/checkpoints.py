@@ -212,6 +212,11 @@ def a_v2_checkpoint_names_another_version(log: MemoryLog) -> bool:
     return log.edit_row("checkpointMetadata", setting(version=9))
 
 
+@damage("DL-CPM-01")
+def the_head_of_a_v2_checkpoint_counts_wrong(log: MemoryLog) -> bool:
+    return log.edit_row("checkpointMetadata", setting(tags={"sidecarNumActions": "99"}))
+
+
 @damage("DL-V2-01")
 def a_v2_checkpoint_comes_without_its_feature(log: MemoryLog) -> bool:
     protocol = {"readerFeatures": [], "writerFeatures": []}
