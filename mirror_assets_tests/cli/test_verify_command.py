@@ -66,3 +66,16 @@ def test_one_commit_is_verified_by_itself(cli: Cli, root: Path) -> None:
     assert cli.ok("verify", "db.t", "--version", "3")["findings"] == []
     assert cli.json("verify", "db.t", "--version", "9").exit_code == 1
     assert cli.json("verify", "--path", str(root), "--version", "2").exit_code == 2
+
+
+def test_a_reader_without_its_environment_names_the_way_to_make_it(cli: Cli, root: Path) -> None:
+    done = cli.json("verify", "--path", str(root), "--readers", "deltalake-0.25")
+    assert (done.exit_code, done.error["code"]) == (2, "MA-413")
+    assert "make readers" in done.error["remedy"]
+
+
+def test_an_unknown_reader_is_answered_with_those_that_there_are(cli: Cli, root: Path) -> None:
+    done = cli.json("verify", "--path", str(root), "--readers", "deltalake,polars")
+    assert done.exit_code == 2
+    assert "polars" in done.error["message"]
+    assert all(name in done.error["remedy"] for name in ("duckdb", "sail", "chdb"))
