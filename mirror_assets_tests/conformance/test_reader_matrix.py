@@ -18,6 +18,7 @@ from mirror_assets.conformance.readers import ask_readers
 from mirror_assets.conformance.second_reader import SECOND_OPINIONS, SecondReader
 from mirror_assets.conformance.spark_reader import SparkReader
 from mirror_assets.conformance.validator import verify_log
+from mirror_assets.delta.log_paths import CommitName
 from mirror_assets_tests.builders import a_metastore
 from mirror_assets_tests.conformance.mirrored import KINDS, Mirrored, RemoteLake, plain
 from mirror_assets_tests.conftest import READERS_HOME
@@ -156,6 +157,25 @@ def test_a_place_with_blanks_and_umlauts_is_read_by_all_but_sail(
         verdicts = seen(table, readers, few=True)
     assert readers_of(verdicts, "agrees") == {"deltalake", "duckdb", OLD, "chdb"}
     assert readers_of(verdicts, "differs", "refuses") == set()
+
+
+@pytest.mark.readers
+@pytest.mark.xdist_group("readers")
+@pytest.mark.timeout(600)
+def test_every_reader_betrays_a_commit_that_lost_a_line(
+    readers: list[Reader], tmp_path: Path
+) -> None:
+    with a_metastore(f"sqlite:///{tmp_path / 'metastore.db'}") as metastore:
+        table = Mirrored(Lake(metastore, tmp_path / "table"))
+        plain(table)
+        table.publish()
+        newest = table.lake.log / CommitName(max(table.truth)).name
+        lines = newest.read_bytes().splitlines(keepends=True)
+        newest.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"add"')))
+        verdicts = seen(table, readers, few=True)
+    last = [verdict for verdict in verdicts if verdict.version == max(table.truth)]
+    assert {v.reader: v.outcome for v in last} == {reader.name: "differs" for reader in readers}
+    assert all("1 files, by the log 2" in verdict.detail for verdict in last)
 
 
 @every_kind
