@@ -20,7 +20,8 @@ from mirror_assets.conformance.spark_reader import SparkReader
 from mirror_assets.conformance.validator import verify_log
 from mirror_assets.delta.log_paths import CommitName
 from mirror_assets_tests.builders import a_metastore
-from mirror_assets_tests.conformance.mirrored import KINDS, Mirrored, RemoteLake, plain
+from mirror_assets_tests.conformance.mirrored import Mirrored, RemoteLake
+from mirror_assets_tests.conformance.mirrored_kinds import KINDS, plain
 from mirror_assets_tests.conftest import READERS_HOME
 from mirror_assets_tests.mirror.lake import Lake
 from mirror_assets_tests.store_services import StorePlace
