@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import duckdb
-import duckdb_extension_delta
 
 from mirror_assets.conformance.digests import digest_of
 from mirror_assets.conformance.readers import Refused, Seen, names_below
@@ -14,6 +14,7 @@ from mirror_assets.delta.locations import Location
 from mirror_assets.storage.options import StoreOptions
 
 _BATCH_ROWS = 65_536
+_WHEEL = "duckdb_extension_{}"
 
 
 class DuckdbReader:
@@ -25,9 +26,12 @@ class DuckdbReader:
         """See Reader."""
         where = place.path if place.scheme == "file" else place.uri
         with duckdb.connect() as connection:
-            connection.execute(f"LOAD {_quoted(str(_extension()))}")
+            connection.execute(f"LOAD {_quoted(str(_extension('delta')))}")
             connection.execute("SET TimeZone = 'UTC'")
             if place.scheme == "s3":
+                if find_spec(_WHEEL.format("httpfs")):
+                    # Without the wheel DuckDB fetches it by itself.
+                    connection.execute(f"LOAD {_quoted(str(_extension('httpfs')))}")
                 connection.execute(_secret(options))
             scan = f"({_quoted(where)}, version => {version})"
             listed = connection.sql(f"SELECT data_file FROM delta_list_files{scan}").fetchall()  # noqa: S608 - quoted
@@ -40,9 +44,11 @@ class DuckdbReader:
         """See Reader: nothing is held."""
 
 
-def _extension() -> Path:
-    folder = Path(duckdb_extension_delta.__file__).parent
-    return next(folder.rglob("delta.duckdb_extension"))
+def _extension(name: str) -> Path:
+    found = find_spec(_WHEEL.format(name))
+    folders = found.submodule_search_locations if found else None
+    files = (file for folder in folders or () for file in Path(folder).rglob(f"{name}.duckdb_*"))
+    return next(files)
 
 
 def _secret(options: StoreOptions) -> str:

@@ -111,7 +111,10 @@ def chdb() -> Read:
         where = _clickhouse_table(request["place"], request["store"])
         query = f"SELECT *, _path FROM {where}"  # noqa: S608 - quoted
         found = rows(query, allow_experimental_delta_kernel_rs=0, **asked)
-        files = {path.decode() for path in found["_path"].unique().to_pylist()}
+        paths = [path.decode() for path in found["_path"].unique().to_pylist()]
+        # In S3 they begin with the bucket.
+        bucket = urlsplit(request["place"]).netloc
+        files = {path.removeprefix(bucket) for path in paths}
         columns = found.drop_columns(["_path"])
         _write(request, columns.schema, columns.to_batches())
         return {"version": request["version"], "files": sorted(files)}
@@ -211,3 +214,5 @@ def _quoted(text: str) -> str:
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
         main(sys.argv[1])
+    # Threads that libraries left running do not end by themselves.
+    os._exit(0)

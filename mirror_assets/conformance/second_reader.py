@@ -42,7 +42,7 @@ class SecondReader:
     home: Path
     #: how long it may take for one answer
     patience_s: float = _PATIENCE_S
-    _running: _Running | None = field(default=None, init=False)
+    _running: _Running | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self._python.exists():

@@ -31,7 +31,7 @@ class SparkReader:
         frame = self._session.read.format("delta").option("versionAsOf", str(version)).load(where)
         rows, digest = digest_of(frame.toArrow().to_batches())
         files = frame.inputFiles()
-        paths = names_below(place, files, encoded=True) if rows else None
+        paths = names_below(place, files, encoded=False) if rows else None
         return Seen(rows=rows, digest=digest, files=len(files) if rows else None, paths=paths)
 
     def close(self) -> None:

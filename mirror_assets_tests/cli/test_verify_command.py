@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from mirror_assets_tests.cli.conftest import Cli, add
+
+#: tables of the corpora without an error, by the profile
+SOUND = {"strict": 156, "foreign": 163, "read": 165}
 
 
 @pytest.fixture
@@ -66,3 +70,32 @@ def test_one_commit_is_verified_by_itself(cli: Cli, root: Path) -> None:
     assert cli.ok("verify", "db.t", "--version", "3")["findings"] == []
     assert cli.json("verify", "db.t", "--version", "9").exit_code == 1
     assert cli.json("verify", "--path", str(root), "--version", "2").exit_code == 2
+
+
+def test_a_reader_without_its_environment_names_the_way_to_make_it(cli: Cli, root: Path) -> None:
+    done = cli.json("verify", "--path", str(root), "--readers", "deltalake-0.25")
+    assert (done.exit_code, done.error["code"]) == (2, "MA-413")
+    assert "make readers" in done.error["remedy"]
+
+
+def test_an_unknown_reader_is_answered_with_those_that_there_are(cli: Cli, root: Path) -> None:
+    done = cli.json("verify", "--path", str(root), "--readers", "deltalake,polars")
+    assert done.exit_code == 2
+    assert "polars" in done.error["message"]
+    assert all(name in done.error["remedy"] for name in ("duckdb", "sail", "chdb"))
+
+
+@pytest.mark.parametrize("profile", ["strict", "foreign", "read"])
+def test_every_table_of_the_corpora_is_answered_with_all_reports(
+    cli: Cli, corpora: Path, profile: str
+) -> None:
+    tables = sorted(log.parent for log in corpora.rglob("_delta_log"))
+    reports = ("--html", "page.html", "--junit", "page.xml")
+    codes = Counter()
+    for table in tables:
+        done = cli.json("verify", "--path", str(table), "--profile", profile, *reports)
+        errors = [f for f in done.json["findings"] if f["severity"] == "error"]
+        assert done.exit_code == bool(errors), (table, done)
+        codes[int(done.exit_code)] += 1
+    assert len(tables) == 191
+    assert codes == {0: SOUND[profile], 1: len(tables) - SOUND[profile]}

@@ -70,6 +70,29 @@ def test_the_page_shows_everything_escaped_and_loads_nothing() -> None:
     assert len(re.findall("<polyline", source)) == 2
 
 
+def test_the_matrix_of_readers_has_a_column_for_each_and_a_colour_for_each_outcome() -> None:
+    outcomes = {
+        "deltalake": ("agrees", "50 rows"),
+        "sail": ("refuses", "no <answer> within 300 s"),
+        "deltalake-0.25": ("differs", "49 rows, by the log 50"),
+        "chdb": ("limit", "it has no time travel (noted 2026-11-18): Code: 1."),
+    }
+    verdicts = tuple(
+        ReaderVerdict(reader=reader, version=version, outcome=outcome, detail=detail)
+        for version in (3, 6)
+        for reader, (outcome, detail) in outcomes.items()
+    )
+    source = html_page(damaged().with_readers(verdicts), made_at="now")
+    page = Page(source)
+    colours = dict(re.findall(r"\.(agrees|limit) \{ background: (#\w+)", source))
+    colours["differs"] = re.findall(r"\.differs, \.refuses \{ background: (#\w+)", source)[0]
+    assert len(set(colours.values())) == 3
+    for reader, (outcome, detail) in outcomes.items():
+        assert source.count(f"<th>{reader}</th>") == 1
+        assert source.count(f'<span class="tag {outcome}">') == 2
+        assert page.text.count(detail) == 2
+
+
 def test_the_page_of_a_sound_log_says_so() -> None:
     text = Page(html_page(damaged(), made_at="now")).text
     assert "No rule is broken." in text
