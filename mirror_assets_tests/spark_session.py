@@ -25,6 +25,13 @@ def spark_session() -> Iterator[SparkSession]:
     )
 
     settings = {
+        # Tests are over before the second compiler has paid for itself: it takes half of the CPU.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # What has ended is not kept: there is nobody to look at it, and the heap is small.
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "10",
         "spark.sql.shuffle.partitions": "2",
         "spark.databricks.delta.snapshotPartitions": "2",
     }

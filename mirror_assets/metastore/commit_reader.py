@@ -86,7 +86,7 @@ def read_pending_commits(
     One statement for each kind of action, however many tables. A commit of more than `max_bytes`
     comes without its file.
     """
-    heads = _pending_heads(connection, mirrored, versions)
+    heads = _pending_heads(dialect, connection, mirrored, versions)
     chosen = [
         head
         for _, of_table in groupby(heads, key=itemgetter("table_id"))
@@ -132,14 +132,14 @@ _Lines = dict[tuple[int, int], dict[int, Line]]
 
 
 def _pending_heads(
-    connection: Connection, mirrored: Mapping[int, int], versions: int
+    dialect: Dialect, connection: Connection, mirrored: Mapping[int, int], versions: int
 ) -> Sequence[RowMapping]:
     table, registered = tables.dl_table_versions, tables.dl_tables
     query = (
         select(table)
         .join(registered, registered.c.table_id == table.c.table_id)
         .where(
-            registered.c.table_id.in_(list(mirrored)),
+            dialect.among(registered.c.table_id, list(mirrored)),
             table.c.version > registered.c.mirrored_version,
             table.c.version <= registered.c.mirrored_version + versions,
         )

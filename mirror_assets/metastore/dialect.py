@@ -125,6 +125,10 @@ class Dialect(ABC):
         """The value of the parameter `texts`."""
         return values
 
+    def among(self, column: Column[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+        """Whether the column is one of many numbers."""
+        return column.in_(numbers)
+
     @abstractmethod
     def insert_bulk(self, connection: Connection, table: Table, rows: Iterable[Row]) -> None:
         """Insert rows in the order of the table's columns, the fastest way."""

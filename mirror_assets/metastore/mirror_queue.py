@@ -129,14 +129,14 @@ class MirrorQueue:
                 return []
             connection.execute(
                 dl_mirror_tables.update()
-                .where(dl_mirror_tables.c.table_id.in_(ids))
+                .where(self._metastore.dialect.among(dl_mirror_tables.c.table_id, ids))
                 .values(
                     lease_owner=owner,
                     fence=dl_mirror_tables.c.fence + 1,
                     lease_until_ms=now_ms + lease_ms,
                 )
             )
-            return _read_claims(connection, ids, now_ms)
+            return self._read_claims(connection, ids, now_ms)
 
     def pending(
         self,
@@ -271,6 +271,29 @@ class MirrorQueue:
             rows=[(r.claim.table_id, r.mirrored_version) for r in results if r.published],
         )
 
+    def _read_claims(self, connection: Connection, ids: Sequence[int], now_ms: int) -> list[Claim]:
+        names = ("name", "location", "first_version", "mirrored_version", "head_version")
+        query = (
+            select(dl_mirror_tables, *(dl_tables.c[name] for name in names))
+            .join(dl_tables, dl_tables.c.table_id == dl_mirror_tables.c.table_id)
+            .where(self._metastore.dialect.among(dl_mirror_tables.c.table_id, ids))
+            .order_by(dl_mirror_tables.c.table_id)
+        )
+        return [
+            Claim(
+                table_id=row["table_id"],
+                name=row["name"],
+                location=row["location"],
+                fence=row["fence"],
+                first_version=row["first_version"],
+                mirrored_version=row["mirrored_version"],
+                head_version=row["head_version"],
+                failures=row["failures"],
+                claimed_at_ms=now_ms,
+            )
+            for row in connection.execute(query).mappings()
+        ]
+
     def _now_ms(self, connection: Connection) -> int:
         return int(connection.execute(select(self._metastore.dialect.now_ms())).scalar_one())
 
@@ -295,30 +318,6 @@ def _claimable(
         query = query.where(dl_tables.c.mirrored_version < to_version)
     #: who waited longest comes first, so that a busy table starves none
     return query.order_by(dl_mirror_tables.c.lease_until_ms, dl_mirror_tables.c.table_id)
-
-
-def _read_claims(connection: Connection, ids: Sequence[int], now_ms: int) -> list[Claim]:
-    names = ("name", "location", "first_version", "mirrored_version", "head_version")
-    query = (
-        select(dl_mirror_tables, *(dl_tables.c[name] for name in names))
-        .join(dl_tables, dl_tables.c.table_id == dl_mirror_tables.c.table_id)
-        .where(dl_mirror_tables.c.table_id.in_(ids))
-        .order_by(dl_mirror_tables.c.table_id)
-    )
-    return [
-        Claim(
-            table_id=row["table_id"],
-            name=row["name"],
-            location=row["location"],
-            fence=row["fence"],
-            first_version=row["first_version"],
-            mirrored_version=row["mirrored_version"],
-            head_version=row["head_version"],
-            failures=row["failures"],
-            claimed_at_ms=now_ms,
-        )
-        for row in connection.execute(query).mappings()
-    ]
 
 
 def _is_held(claim: Claim) -> ColumnElement[bool]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 import psycopg
 from sqlalchemy import (
+    ARRAY,
     JSON,
     BigInteger,
     Boolean,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     Table,
     Text,
     TextClause,
+    any_,
     bindparam,
     cast,
     column,
@@ -116,6 +118,11 @@ class PostgresDialect(Dialect):
 
     def texts(self, values: Sequence[str]) -> str:
         return orjson.dumps(values).decode()
+
+    def among(self, column: Column[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+        """As one text: psycopg takes longer over a parameter for each than the server."""
+        wanted = "{" + ",".join(map(str, numbers)) + "}"
+        return column == any_(cast(literal(wanted), ARRAY(column.type)))
 
     def lock(self, query: Select[Any]) -> Select[Any]:
         return query.with_for_update()

@@ -1,7 +1,7 @@
-"""What a commit file costs a reader, measured: one is fetched and decoded, now and then.
+"""What a commit file costs a reader, measured: one of each store is fetched and decoded.
 
-A reader fetches and decodes every commit since the newest checkpoint; how long that takes is a
-matter of the store as much as of the bytes.
+A reader fetches and decodes every commit since the newest checkpoint. How long that takes is a
+matter of the store, as long as the files are small; many bytes make a checkpoint due by themselves.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Final
 from mirror_assets.delta.commit_file import decode
 from mirror_assets.delta.log_paths import CommitName
 from mirror_assets.errors import MirrorAssetsError
+from mirror_assets.mirror.breakers import store_of
 from mirror_assets.storage.log_store import LogStore
 
 #: how long a measurement is believed
 _FRESH_S: Final = 600.0
-#: larger ones are left to the bound on bytes
+#: a larger one tells of its bytes
 _LARGEST: Final = 4 * 1024 * 1024
 
 
 class ReaderCosts:
-    """The cost per commit, by table, as this process measured it last."""
+    """The cost per commit, by store, as this process measured it last."""
 
     def __init__(self, open_store: Callable[[str], LogStore]) -> None:
         self._open_store = open_store
         self._known: dict[str, tuple[float, float]] = {}
 
     def commit_ms(self, location: str, version: int, *, size: int) -> float:
-        """To fetch and decode one commit of about this size; 0 where that cannot be measured."""
-        if size > _LARGEST:
-            return 0.0
-        cost, again_at = self._known.get(location, (0.0, 0.0))
-        if time.monotonic() >= again_at:
+        """To fetch and decode a commit like this one; 0 where that cannot be measured."""
+        store = store_of(location)
+        cost, again_at = self._known.get(store, (0.0, 0.0))
+        if time.monotonic() >= again_at and size <= _LARGEST:
             cost = self._measure(location, version)
-            self._known[location] = (cost, time.monotonic() + _FRESH_S)
+            self._known[store] = (cost, time.monotonic() + _FRESH_S)
         return cost
 
     def _measure(self, location: str, version: int) -> float:

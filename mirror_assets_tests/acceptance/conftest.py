@@ -14,7 +14,6 @@ from mirror_assets_tests.acceptance.rebuilt import (
     imported,
     rebuilt_on_disk,
     rebuilt_on_s3,
-    spread,
 )
 from mirror_assets_tests.builders import a_metastore
 
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mirror_assets_tests.store_services import S3Server
-
-#: every so many tables also go to S3
-ON_S3 = 6
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +36,6 @@ def corpus(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="session")
 def corpus_on_s3(corpus: Corpus, seaweedfs: S3Server) -> list[Place]:
-    """A spread of the same on a real S3 server."""
+    """The same on a real S3 server."""
     root = str(uuid.uuid4())
-    return [rebuilt_on_s3(corpus, copy, seaweedfs, root) for copy in spread(corpus.copies, ON_S3)]
+    return [rebuilt_on_s3(corpus, copy, seaweedfs, root, copy.kinds) for copy in corpus.copies]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-#: 1 is the whole sweep: every table, on local disk and on S3, by every reader
+#: 1 is every table, where a test takes only every so many
 _STEP = os.environ.get("MIRROR_TEST_CORPORA_STEP")
 
 
@@ -56,6 +56,11 @@ class Copy:
     cleaned: str | None
     done: Rebuilt
     deleted: int = 0
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What was made of it."""
+        return ("rebuilt", "cleaned") if self.cleaned else ("rebuilt",)
 
 
 @dataclass(frozen=True)
@@ -120,9 +125,10 @@ def rebuilt_on_disk(metastore: Metastore, corpora: Path, table: str, home: Path)
     return Copy(table, str(original), str(rebuilt), str(cleaned), done, len(plan.delete))
 
 
-def rebuilt_on_s3(corpus: Corpus, copy: Copy, s3: S3Server, root: str) -> Place:
+def rebuilt_on_s3(
+    corpus: Corpus, copy: Copy, s3: S3Server, root: str, kinds: Sequence[str]
+) -> Place:
     """The same on S3, with the data files uploaded by a client of another make."""
-    kinds = ("rebuilt", "cleaned") if copy.cleaned else ("rebuilt",)
     places = [f"{root}/{kind}/{copy.table}" for kind in kinds]
     _upload(corpus.corpora / copy.table, s3, places)
     name, found = table_name(copy.table), []

@@ -117,7 +117,13 @@ def test_where_the_store_is_slow_a_checkpoint_is_due_sooner(world: World) -> Non
     slow = Slow(world.store(name))
     mirror = world.mirror(open_log=lambda _: slow)
     mirror.engine.run_until_idle()
+    fetched = slow.reads
     assert mirror.checkpoints.run_due() == {}
+    assert slow.reads == fetched + 1
+    commit(world.metastore, name, add("another"))
+    mirror.engine.run_until_idle()
+    assert mirror.checkpoints.run_due() == {}
+    assert slow.reads == fetched + 1, "what one measurement told is believed for a while"
     slow.seconds = 0.4
     again = world.mirror(open_log=lambda _: slow)
     assert set(again.checkpoints.run_due()) == {name}
