@@ -30,12 +30,20 @@ def _tree_cpu(process: int) -> float:
     """CPU seconds so far of a process, all below it, and those of them that have ended."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        children = Path(f"/proc/{process}/task/{process}/children")
-        below = [int(child) for child in children.read_text().split()]
+        threads = list(Path(f"/proc/{process}/task").iterdir())
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
+    below = [int(child) for thread in threads for child in _children(thread)]
     own = sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
     return own + sum(_tree_cpu(child) for child in below)
+
+
+def _children(thread: Path) -> list[str]:
+    """A child belongs to the thread that forked it: the JVM's Python workers to any."""
+    try:
+        return (thread / "children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
 def ratio(

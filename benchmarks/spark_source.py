@@ -82,6 +82,7 @@ def _address(url: str) -> dict[str, str]:
         "url": f"jdbc:postgresql://{place.host}:{place.port}/{place.database}",
         "user": place.username or "",
         "password": place.password or "",
+        "driver": "org.postgresql.Driver",
     }
 
 

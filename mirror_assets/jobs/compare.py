@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from mirror_assets.findings import errors_of
 from mirror_assets.jobs.submitting import Arguments, Document, arguments, reached, run_submitted
-from mirror_assets.mirror.bulk.logs import compare_states
+from mirror_assets.mirror.bulk.comparing import compare_states
 
 
 def taken() -> Arguments:

@@ -20,8 +20,9 @@ from mirror_assets.mirror.bulk.checkpoints import (
     build_checkpoints,
     build_due_checkpoints,
 )
+from mirror_assets.mirror.bulk.comparing import compare_states
 from mirror_assets.mirror.bulk.imports import AlreadyOurs, ImportRefusal, import_tables
-from mirror_assets.mirror.bulk.logs import backfill, compare_states, rebuild_logs
+from mirror_assets.mirror.bulk.logs import backfill, rebuild_logs
 from mirror_assets.mirror.bulk.reconciling import reconcile_logs
 from mirror_assets.mirror.bulk.runner import InProcess
 from mirror_assets.mirror.rebuild import rebuild

@@ -1,4 +1,4 @@
-"""Logs by Spark: pending commits of many tables published, whole logs rebuilt, states compared.
+"""Logs by Spark: pending commits of many tables published, whole logs rebuilt.
 
 A table is the smallest work item: its versions are published one after the other. Claims and
 fences in SQL keep tasks, retried tasks and mirrors beside them from doing a thing twice.
@@ -13,16 +13,11 @@ from typing import Final
 
 import msgspec
 
-from mirror_assets.findings import Finding
-from mirror_assets.metastore.heads import TableState
-from mirror_assets.metastore.log_reader import LogReader
 from mirror_assets.metastore.mirror_state import read_mirror_states
 from mirror_assets.mirror.bulk.checkpoints import mirror_of
 from mirror_assets.mirror.bulk.runner import Facts, Runner, in_groups
-from mirror_assets.mirror.log_checks import check_log, open_log
 from mirror_assets.mirror.rebuild import Rebuilt, rebuild
 from mirror_assets.pipeline.access import Access
-from mirror_assets.storage.reader_options import reader_options
 
 _PATIENCE_S: Final = 120.0
 
@@ -57,22 +52,6 @@ def rebuild_logs(workers: Runner, access: Access, places: Mapping[str, str]) -> 
     }
 
 
-def compare_states(
-    workers: Runner, access: Access, names: Sequence[str] | None = None
-) -> dict[str, list[Finding]]:
-    """What an independent reader of each log sees otherwise than SQL; by table, all or these.
-
-    Logs of released tables belong to others, and are compared only if they are asked for.
-    """
-    tables = LogReader(access.metastore()).tables()
-    listed = list(names or [t.name for t in tables if t.state != TableState.RELEASED])
-    facts = workers.run(listed, partial(_compare, access))
-    return {
-        name: msgspec.convert(fact["findings"], list[Finding])
-        for name, fact in zip(listed, facts, strict=True)
-    }
-
-
 def _publish(access: Access, to_version: int | None, names: Sequence[str]) -> Facts:
     """Runs in a task."""
     mirror = mirror_of(access)
@@ -86,13 +65,3 @@ def _rebuild(access: Access, wanted: tuple[str, str]) -> Facts:
     """Runs in a task."""
     name, place = wanted
     return asdict(rebuild(access.metastore(), name, access.log_store(place)))
-
-
-def _compare(access: Access, name: str) -> Facts:
-    """Runs in a task: the same check that stands in Dagster."""
-    metastore = access.metastore()
-    location = LogReader(metastore).table(name).location
-    options = reader_options(access.store_options(), location)
-    log = open_log(metastore, access.log_store(location), name, options)
-    checked = check_log(log, ["state_matches_sql"])["state_matches_sql"]
-    return {"findings": [finding.as_dict() for finding in checked.findings]}
