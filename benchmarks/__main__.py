@@ -17,6 +17,7 @@ from benchmarks import (
     importing,
     publishing,
     reconciling,
+    showing,
     spark,
     state,
 )
@@ -34,6 +35,7 @@ SUBJECTS = {
     "checkpointing": checkpointing.run,
     "reconciling": reconciling.run,
     "following": following.run,
+    "showing": showing.run,
     "spark": spark.run,
     "conformance": conformance.run,
 }

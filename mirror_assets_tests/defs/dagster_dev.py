@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 LOCATION = "mirror_assets.definitions"
 START_SECONDS = 120
+#: what is started from a background job ignores Ctrl-C, and hands that on
+_AS_IN_A_TERMINAL = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 @dataclass
@@ -53,10 +58,17 @@ class DagsterDev:
                 partitionStats { numMaterialized numPartitions }
                 freshnessStatusInfo { freshnessStatus }
                 assetMaterializations(limit: 500) { partition runId }
+                latest: assetMaterializations(limit: 1) { metadataEntries { ...Entry } }
                 assetChecksOrError { ... on AssetChecks { checks { name
                   executionForLatestMaterialization { status evaluation {
-                    success description metadataEntries { label } } } } } }
+                    success description metadataEntries { ...Entry } } } } } }
               } }
+            }
+            fragment Entry on MetadataEntry {
+              __typename label
+              ... on FloatMetadataEntry { floatValue }
+              ... on IntMetadataEntry { intValue }
+              ... on TableMetadataEntry { table { records } }
             }""",
             path=path,
         )
@@ -64,6 +76,27 @@ class DagsterDev:
 
     def freshness(self, path: list[str]) -> str:
         return str(self.node(path)["freshnessStatusInfo"]["freshnessStatus"])
+
+    def numbers(self, path: list[str]) -> dict[str, float]:
+        """What the page of the asset plots."""
+        entries = self.node(path)["latest"][0]["metadataEntries"]
+        found = {e["label"]: e.get("floatValue", e.get("intValue")) for e in entries}
+        return {label: value for label, value in found.items() if value is not None}
+
+    def checks(self, path: list[str]) -> dict[str, dict[str, Any]]:
+        """By name, what is known of the log as it was looked at last."""
+        found = self.node(path)["assetChecksOrError"]["checks"]
+        results = {c["name"]: c["executionForLatestMaterialization"] for c in found}
+        return {name: result["evaluation"] for name, result in results.items()}
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does in a terminal: everything that was started there gets the signal."""
+        for group in {os.getpgid(pid) for pid in self.processes()}:
+            os.killpg(group, signal.SIGINT)
+
+    def processes(self) -> set[int]:
+        """Everything that was started with this DAGSTER_HOME, whoever its parent is by now."""
+        return _processes_of(self.home)
 
     def kill(self) -> int:
         """End webserver, daemon, code server and runs at once, as a power cut does; how many."""
@@ -94,7 +127,8 @@ class DagsterDev:
         found = self.ask(
             """query Ticks($selector: SensorSelector!) {
               sensorOrError(sensorSelector: $selector) { ... on Sensor {
-                sensorState { ticks(limit: 5) { status skipReason error { message } } } } }
+                sensorState { ticks(limit: 50) {
+                  status skipReason runIds error { message } } } } }
             }""",
             selector=selector,
         )
@@ -118,11 +152,19 @@ class DagsterDev:
         return found["launchPartitionBackfill"]["backfillId"]
 
     def materialize(self, path: list[str]) -> str:
+        """Launch a run of the asset; its id."""
+        return self._launch("__ASSET_JOB", {}, assetSelection=[{"path": path}])
+
+    def launch(self, job: str, config: dict[str, Any]) -> str:
+        """Launch a run of the job; its id."""
+        return self._launch(job, config)
+
+    def _launch(self, job: str, config: dict[str, Any], **selection: Any) -> str:
         selector = {
-            "pipelineName": "__ASSET_JOB",
+            "pipelineName": job,
             "repositoryName": "__repository__",
             "repositoryLocationName": LOCATION,
-            "assetSelection": [{"path": path}],
+            **selection,
         }
         found = self.ask(
             """mutation Launch($params: ExecutionParams!) {
@@ -131,13 +173,19 @@ class DagsterDev:
                 ... on PythonError { message }
               }
             }""",
-            params={"selector": selector, "mode": "default", "runConfigData": {}},
+            params={"selector": selector, "mode": "default", "runConfigData": config},
         )
         return found["launchPipelineExecution"]["run"]["runId"]
 
+    def status(self, run_id: str) -> str:
+        """STARTED, SUCCESS, ..."""
+        found = self.ask(
+            "query Run($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }", id=run_id
+        )
+        return found["runOrError"]["status"]
+
 
 def _processes_of(home: Path) -> set[int]:
-    """Everything that was started with this DAGSTER_HOME, whoever its parent is by now."""
     found = set()
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -180,6 +228,7 @@ def dagster_dev(
         **environment,
     }
     command = [
+        *(sys.executable, "-c", _AS_IN_A_TERMINAL),
         *(str(Path(sys.executable).parent / "dagster"), "dev"),
         *("--workspace", str(ROOT / "workspace.yaml"), "--host", "127.0.0.1", "--port", str(port)),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -114,8 +115,33 @@ def test_assets_say_whose_they_are_and_where_they_lie(
 
 
 @pytest.mark.slow
-def test_dagster_validates_the_workspace_without_a_metastore(tmp_path: Path) -> None:
+@pytest.mark.parametrize("metastore", ["absent", "empty", "with a table"])
+def test_dagster_validates_the_workspace(
+    metastore: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if metastore != "absent":
+        platform = request.getfixturevalue("platform")
+        if metastore != "empty":
+            platform.table("sales.orders")
     command = [str(Path(sys.executable).parent / "dagster"), "definitions", "validate"]
     command += ["--workspace", str(ROOT / "workspace.yaml")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_loading_starts_no_jvm_and_leaves_nothing_open(platform: Platform) -> None:
+    platform.table("sales.orders")
+    code = (
+        "import os, mirror_assets.definitions\n"
+        "from pathlib import Path\n"
+        "opened = [os.path.realpath(f) for f in Path('/proc/self/fd').iterdir()]\n"
+        "children = Path(f'/proc/self/task/{os.getpid()}/children').read_text().split()\n"
+        "assert not children, children\n"
+        "assert not [f for f in opened if f.endswith('metastore.db')], opened\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
