@@ -93,16 +93,18 @@ def report(
     at_most: int,
     only: str | None = None,
     but: Collection[int] = (),
+    skip: Collection[str] = (),
 ) -> int:
     """Report what was published since the last time; the number of events.
 
-    `only` is the one table to report of, `but` are versions that the caller records itself.
+    `only` is the one table to report of, `but` are versions that the caller records itself, `skip`
+    are tables of which somebody else reports.
     """
     done = 0
     for table in read_unreported(metastore):
         if done >= at_most:
             break
-        if only is not None and table.table != only:
+        if table.table in skip or (only is not None and table.table != only):
             continue
         limit = BATCH if only is None else at_most
         done += _report_commits(metastore, events, table, min(limit, at_most - done), but)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,9 +84,10 @@ def submit_command(settings: Settings) -> list[str]:
 
 
 def _found(program: str) -> str:
-    """On the path, or beside this Python: PySpark brings a `spark-submit` along."""
-    beside = str(Path(sys.executable).parent)
-    found = shutil.which(program) or shutil.which(program, path=beside)
+    """On the path, or in PySpark's own folder, where it finds its home whatever `python3` is."""
+    spec = find_spec("pyspark")
+    own = str(Path(spec.origin).parent / "bin") if spec is not None and spec.origin else ""
+    found = shutil.which(program) or shutil.which(program, path=own)
     if found is None:
         remedy = "give its path in spark_submit"
         raise ConfigurationError(f"there is no command {program}", remedy=remedy)

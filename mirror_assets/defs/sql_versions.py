@@ -135,9 +135,9 @@ def _runs(
     beats = LagBeats(settings, record, clock=time.time, due=memory.beats_due)
     beats.beat(metastore, seconds=_SECONDS)
     memory.beats_due = beats.due
-    _report_a_while(context, metastore)
+    busy = _busy_tables(context.instance)
+    _report_a_while(context, metastore, busy)
     waiting = [state for state in states if state.lag_versions and not state.is_stopped]
-    busy = _busy_tables(context.instance) if waiting else set()
     known = {".".join(key.path[:-1]) for key in _defined(context)}
     requests = []
     for state in waiting:
@@ -152,9 +152,12 @@ def _runs(
     return requests, f"{len(busy)} tables have a run"
 
 
-def _report_a_while(context: dg.SensorEvaluationContext, metastore: Metastore) -> None:
+def _report_a_while(
+    context: dg.SensorEvaluationContext, metastore: Metastore, busy: set[str]
+) -> None:
+    """A run that is under way reports what it publishes itself."""
     events, deadline = RunlessEvents(context.instance), time.monotonic() + _SECONDS
-    while report(metastore, events, at_most=_REPORTED) and time.monotonic() < deadline:
+    while report(metastore, events, at_most=_REPORTED, skip=busy) and time.monotonic() < deadline:
         pass
 
 
