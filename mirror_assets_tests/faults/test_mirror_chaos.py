@@ -18,9 +18,10 @@ import pytest
 from deltalake import DeltaTable
 
 from mirror_assets.metastore.log_reader import LogReader
+from mirror_assets.metastore.log_writer import SqlTxnLogWriter
 from mirror_assets.metastore.outcomes import Committed
 from mirror_assets.storage.options import StoreOptions
-from mirror_assets_tests.builders import a_metastore
+from mirror_assets_tests.builders import a_metastore, add
 from mirror_assets_tests.faults.http_proxy import fault_proxy
 from mirror_assets_tests.faults.inotify import watched
 from mirror_assets_tests.faults.processes import (
@@ -101,6 +102,8 @@ def storm(
     assert all(isinstance(outcome, Committed) for outcome in outcomes)
     with mirrors(url, home, environment) as processes:
         follower = processes.start("--follow")
+        # something to do for it: a process that has not begun yet does not heed signals
+        SqlTxnLogWriter(world.metastore).commit(names[0], [add("last")])
         until(lambda: is_caught_up(world, names), 120)
         follower.send_signal(signal.SIGTERM)
         assert follower.wait(60) == 0
